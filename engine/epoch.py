@@ -1,0 +1,114 @@
+"""What an epoch did: the types in which it is told to the publisher and to the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.language.schema import Schema
+from engine.transaction import Tuple
+
+if TYPE_CHECKING:
+    from engine.reasoner import Reasoner
+
+
+@dataclass(frozen=True, slots=True)
+class RuleInfo:
+    """A rule of weight > 0. `text` is as it was first written, `canonical` is its identity."""
+
+    id: str
+    text: str
+    canonical: str
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class RelationChange:
+    """The tuples of one relation whose visible state an epoch changed; n rows, each tuple once.
+
+    codes: int64[n, arity], values as codes (see engine/values.py). asserted: int64[n], the facts' weights after
+    the epoch. derived: bool[n], whether some rule derives the tuple after it. present: int8[n], +1 the tuple
+    appeared, -1 it went, 0 it stayed and only `asserted` or `derived` changed.
+    """
+
+    codes: npt.NDArray[np.int64]
+    asserted: npt.NDArray[np.int64]
+    derived: npt.NDArray[np.bool_]
+    present: npt.NDArray[np.int8]
+
+    @property
+    def inserted(self) -> int:
+        return int(np.count_nonzero(self.present > 0))
+
+    @property
+    def deleted(self) -> int:
+        return int(np.count_nonzero(self.present < 0))
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """One committed epoch, complete: what the publisher writes and nothing else is needed to read.
+
+    `schemas` are all relations after the epoch, `rules` all rules of weight > 0. `declarations` is the text of
+    all `.decl` directives in force. `symbols` are the strings interned by this epoch: the first has the code
+    `first_symbol`, the next one more, and so on.
+    """
+
+    epoch: int
+    relations: Mapping[str, RelationChange]
+    rules: tuple[RuleInfo, ...]
+    schemas: Mapping[str, Schema]
+    declarations: str
+    first_symbol: int
+    symbols: tuple[str, ...]
+    strategy: str
+    placement: str
+    derivations: int
+    reason: str
+    elapsed_ms: float
+
+
+@dataclass(slots=True)
+class EpochResult:
+    """What the caller of `Reasoner.apply` gets.
+
+    `changes[r]` is the list of (tuple, +1 or -1) of relation r, sorted by nothing in particular; decoded when
+    first asked for. `counts[r]` is (inserted, deleted). A dry run has the epoch number it would have had.
+    """
+
+    epoch: int
+    dry_run: bool
+    record: EpochRecord
+    _reasoner: Reasoner = field(repr=False)
+    _changes: dict[str, list[tuple[Tuple, int]]] | None = field(default=None, repr=False)
+
+    @property
+    def counts(self) -> dict[str, tuple[int, int]]:
+        counts = {r: (c.inserted, c.deleted) for r, c in self.record.relations.items()}
+        return {r: pair for r, pair in sorted(counts.items()) if pair != (0, 0)}
+
+    @property
+    def changes(self) -> dict[str, list[tuple[Tuple, int]]]:
+        if self._changes is None:
+            self._changes = self._reasoner.decode_changes(self.record)
+        return self._changes
+
+    @property
+    def strategy(self) -> str:
+        return self.record.strategy
+
+    @property
+    def placement(self) -> str:
+        return self.record.placement
+
+    @property
+    def cost(self) -> dict[str, int]:
+        return {"derivations": self.record.derivations}
+
+    @property
+    def elapsed_ms(self) -> float:
+        return self.record.elapsed_ms

@@ -1,0 +1,230 @@
+"""Every error that a user of Zedlog can meet, in one tree.
+
+Each class has a stable `code` (kebab-free snake case; clients may switch on it) and a `detail` of JSON-ready
+values that says what a program needs to react. Errors about program text also carry a `Span` and print the
+offending line with a caret. The service maps each class to one HTTP status; a test walks this tree and fails
+when a class is not mapped. Faults of our own are assertions, never one of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A region of program text. Lines and columns count from 1, in characters; the end is exclusive."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class ZedlogError(Exception):
+    """Root of the tree."""
+
+    code: ClassVar[str] = "zedlog_error"
+
+    def __init__(self, message: str, **detail: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail: dict[str, Any] = detail
+
+    def problem(self) -> dict[str, Any]:
+        """The error as JSON-ready data: `code`, `message` and the detail's fields."""
+        return {"code": self.code, "message": str(self), **self.detail}
+
+
+class ProgramError(ZedlogError):
+    """Something is wrong with program text; `str()` shows the line with a caret under the fault."""
+
+    code = "program_error"
+
+    def __init__(self, message: str, *, text: str | None = None, span: Span | None = None, **detail: Any) -> None:
+        super().__init__(message, **detail)
+        self.span = span
+        if span is not None:
+            self.detail["line"], self.detail["column"] = span.line, span.column
+            if text is not None:
+                lines = text.splitlines() or [""]
+                self.detail["source"] = lines[min(span.line, len(lines)) - 1]
+
+    def __str__(self) -> str:
+        if self.span is None:
+            return self.message
+        where = f"line {self.span.line}, column {self.span.column}: {self.message}"
+        source = self.detail.get("source")
+        if source is None:
+            return where
+        width = self.span.end_column - self.span.column if self.span.end_line == self.span.line else 1
+        # Tabs stay tabs, so that the caret stands under the fault whatever their width.
+        pad = "".join("\t" if c == "\t" else " " for c in source[: self.span.column - 1])
+        return f"{where}\n  {source}\n  {pad}{'^' * max(1, width)}"
+
+    def problem(self) -> dict[str, Any]:
+        # The message alone; line, column and source are fields of their own.
+        return {"code": self.code, "message": self.message, "rendered": str(self), **self.detail}
+
+
+class ProgramSyntaxError(ProgramError):
+    """The text is not a program; the message says what was expected."""
+
+    code = "syntax_error"
+
+
+class ArityError(ProgramError):
+    """An atom or a tuple has another number of columns than its relation."""
+
+    code = "arity_mismatch"
+
+
+class TypeMismatchError(ProgramError):
+    """A column holds, or is compared with, a value of another type."""
+
+    code = "type_mismatch"
+
+
+class UnsafeRuleError(ProgramError):
+    """A variable of the head is bound by no atom of the body, or a fact is not ground."""
+
+    code = "unsafe_rule"
+
+
+class DeclarationError(ProgramError):
+    """A declaration contradicts an earlier one, or itself."""
+
+    code = "declaration_conflict"
+
+
+class UnsupportedFeatureError(ProgramError):
+    """The text is understood, but this version cannot evaluate it."""
+
+    code = "unsupported_feature"
+
+
+class InvalidRequestError(ZedlogError):
+    """The request is not of the documented form."""
+
+    code = "invalid_request"
+
+
+class InvalidValueError(InvalidRequestError):
+    """A value is of no type that a column can have (null, a nested list, a number outside of 64 bits)."""
+
+    code = "invalid_value"
+
+
+class InvalidWeightError(InvalidRequestError):
+    """A weight is zero, not an integer, or outside of 64 bits."""
+
+    code = "invalid_weight"
+
+
+class InvalidCursorError(InvalidRequestError):
+    """A page cursor is damaged, or belongs to another query."""
+
+    code = "invalid_cursor"
+
+
+class InvalidTokenError(InvalidRequestError):
+    """An epoch token is damaged, or belongs to another database."""
+
+    code = "invalid_token"
+
+
+class BodyTooLargeError(ZedlogError):
+    """The request's body is over the size limit."""
+
+    code = "body_too_large"
+
+
+class UnknownRelationError(ZedlogError):
+    """No declaration, fact or rule mentions the relation."""
+
+    code = "unknown_relation"
+
+
+class UnknownColumnError(ZedlogError):
+    """The relation has no column of that name."""
+
+    code = "unknown_column"
+
+
+class UnknownRuleError(ZedlogError):
+    """There is no rule with that id."""
+
+    code = "unknown_rule"
+
+
+class UnknownTransactionError(ZedlogError):
+    """There is no transaction with that id, or its result is no longer kept."""
+
+    code = "unknown_transaction"
+
+
+class EpochNotRetainedError(ZedlogError):
+    """The epoch is in the future, or so old that its snapshot is no longer kept."""
+
+    code = "epoch_not_retained"
+
+
+class NegativeWeightError(ZedlogError):
+    """The transaction would take the weight of a fact or a rule below zero. `detail` names them."""
+
+    code = "negative_weight"
+
+
+class IdempotencyConflictError(ZedlogError):
+    """The same Idempotency-Key came with another body."""
+
+    code = "idempotency_conflict"
+
+
+class WeightOverflowError(ZedlogError):
+    """A weight or a support count would leave the range of 64-bit integers."""
+
+    code = "weight_overflow"
+
+
+class BudgetExceededError(ZedlogError):
+    """The evaluation outgrew its budget. `detail` names the stratum, its rules and the relation that grew."""
+
+    code = "budget_exceeded"
+
+
+class StorageUnavailableError(ZedlogError):
+    """The Redis server cannot be reached; nothing was written."""
+
+    code = "storage_unavailable"
+
+
+class EngineUnavailableError(ZedlogError):
+    """No engine process serves this database now; the log keeps what was acknowledged."""
+
+    code = "engine_unavailable"
+
+
+class EngineLeaseError(ZedlogError):
+    """Another engine process is the single writer of this database."""
+
+    code = "engine_lease_held"
+
+
+class CorruptLogError(ZedlogError):
+    """An entry of the epoch log cannot be read. The engine stops; it never skips."""
+
+    code = "corrupt_log"
+
+
+class CorruptSnapshotError(ZedlogError):
+    """A part of the snapshot is missing or damaged."""
+
+    code = "corrupt_snapshot"
+
+
+class ServerStartError(ZedlogError):
+    """The embedded Redis-compatible server did not start."""
+
+    code = "server_start"

@@ -1,0 +1,150 @@
+"""What a client asks for: a Z-set of facts, a Z-set of rules, declarations; applied whole or not at all.
+
+A `Transaction` is plain data that went through `Transaction.parse`: shapes, weights and value types are right,
+but names, schemas and the current weights are not yet looked at (that is the reasoner's work, in log order).
+`encode` and `decode` are its form in the epoch log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from engine.errors import CorruptLogError, InvalidRequestError, InvalidValueError, InvalidWeightError
+
+Value = str | int | float | bool
+Tuple = tuple[Value, ...]
+Mode = Literal["zset", "set"]
+
+MAX_WEIGHT = 2**63 - 1
+_VALUE_TYPES = (str, int, float, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class FactChange:
+    """`weight` is added to the weight of each tuple. A tuple that stands twice gets it twice."""
+
+    relation: str
+    tuples: Sequence[Sequence[Value]]
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChange:
+    """`weight` is added to the weight of every rule in `rule` (a clause with `;` is several rules)."""
+
+    rule: str
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One atomic change. `declarations` is program text that holds `.decl` directives only.
+
+    `mode="set"`: adding what is there, and retracting what is not, is a no-op; weights stay 0 or 1.
+    `dry_run`: evaluate, report, and drop; nothing stays.
+    """
+
+    facts: tuple[FactChange, ...] = ()
+    rules: tuple[RuleChange, ...] = ()
+    declarations: str = ""
+    mode: Mode = "zset"
+    dry_run: bool = False
+    return_delta: bool = False
+
+    @classmethod
+    def parse(
+        cls,
+        facts: Sequence[Mapping[str, Any]] = (),
+        rules: Sequence[Mapping[str, Any]] = (),
+        declarations: str = "",
+        mode: str = "zset",
+        dry_run: bool = False,
+        return_delta: bool = False,
+    ) -> Transaction:
+        """Check shapes and values of decoded JSON (the request body of `POST /v1/transactions`).
+
+        Raises:
+            InvalidRequestError: a field is missing or of another type.
+            InvalidWeightError: a weight is 0, not an integer, or outside of 64 bits.
+            InvalidValueError: a value is no string, boolean, float or 64-bit integer.
+        """
+        if mode not in ("zset", "set"):
+            raise InvalidRequestError(f'mode must be "zset" or "set", not {mode!r}')
+        return cls(
+            facts=tuple(_fact_change(entry, i) for i, entry in enumerate(facts)),
+            rules=tuple(_rule_change(entry, i) for i, entry in enumerate(rules)),
+            declarations=declarations,
+            mode="set" if mode == "set" else "zset",
+            dry_run=dry_run,
+            return_delta=return_delta,
+        )
+
+    def encode(self) -> bytes:
+        """The transaction as JSON bytes, the form in which the log keeps it."""
+        return orjson.dumps(
+            {
+                "facts": [{"relation": f.relation, "tuples": f.tuples, "weight": f.weight} for f in self.facts],
+                "rules": [{"rule": r.rule, "weight": r.weight} for r in self.rules],
+                "declarations": self.declarations,
+                "mode": self.mode,
+                "dry_run": self.dry_run,
+                "return_delta": self.return_delta,
+            }
+        )
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Transaction:
+        """The inverse of `encode`.
+
+        Raises:
+            CorruptLogError: the bytes are not what `encode` writes.
+        """
+        try:
+            return cls.parse(**orjson.loads(payload))
+        except (orjson.JSONDecodeError, TypeError, InvalidRequestError) as error:
+            raise CorruptLogError(f"a log entry is not a transaction: {error}") from error
+
+
+def check_weight(weight: object, where: str) -> int:
+    """A weight as it came from a client, checked."""
+    if type(weight) is not int:
+        raise InvalidWeightError(f"{where}: a weight must be an integer, not {weight!r}")
+    if weight == 0:
+        raise InvalidWeightError(f"{where}: a weight of 0 changes nothing; use +1 to add and -1 to retract")
+    if not -MAX_WEIGHT <= weight <= MAX_WEIGHT:
+        raise InvalidWeightError(f"{where}: the weight {weight} does not fit into 64 bits")
+    return weight
+
+
+def _fact_change(entry: Mapping[str, Any], position: int) -> FactChange:
+    where = f"facts[{position}]"
+    relation, tuples = entry.get("relation"), entry.get("tuples")
+    if not isinstance(relation, str) or not relation:
+        raise InvalidRequestError(f"{where}: 'relation' must be a name")
+    if not isinstance(tuples, list | tuple):
+        raise InvalidRequestError(f"{where}: 'tuples' must be a list of lists of values")
+    for i, row in enumerate(tuples):
+        if not isinstance(row, list | tuple):
+            raise InvalidRequestError(f"{where}.tuples[{i}]: a tuple must be a list of values, not {row!r}")
+        for value in row:
+            if type(value) not in _VALUE_TYPES:
+                raise InvalidValueError(
+                    f"{where}.tuples[{i}]: {value!r} is no symbol, number, float or bool", relation=relation
+                )
+            if type(value) is int and not -(2**63) <= value < 2**63:
+                raise InvalidValueError(
+                    f"{where}.tuples[{i}]: the number {value} does not fit into 64 bits", relation=relation
+                )
+    return FactChange(relation, tuples, check_weight(entry.get("weight", 1), where))
+
+
+def _rule_change(entry: Mapping[str, Any], position: int) -> RuleChange:
+    where = f"rules[{position}]"
+    rule = entry.get("rule")
+    if not isinstance(rule, str):
+        raise InvalidRequestError(f"{where}: 'rule' must be the rule's text")
+    return RuleChange(rule, check_weight(entry.get("weight", 1), where))
