@@ -53,7 +53,8 @@ class RelationChange:
 class EpochRecord:
     """One committed epoch, complete: what the publisher writes and nothing else is needed to read.
 
-    `schemas` are all relations after the epoch, `rules` all rules of weight > 0. `declarations` is the text of
+    `schemas` are all relations after the epoch, `changed_schemas` those of the keys of `relations` (also of one that
+    is there no more), `rules` all rules of weight > 0. `declarations` is the text of
     all `.decl` directives in force. `symbols` are the strings interned by this epoch: the first has the code
     `first_symbol`, the next one more, and so on.
     """
@@ -62,6 +63,7 @@ class EpochRecord:
     relations: Mapping[str, RelationChange]
     rules: tuple[RuleInfo, ...]
     schemas: Mapping[str, Schema]
+    changed_schemas: Mapping[str, Schema]
     declarations: str
     first_symbol: int
     symbols: tuple[str, ...]

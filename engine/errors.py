@@ -48,8 +48,9 @@ class ProgramError(ZedlogError):
         if span is not None:
             self.detail["line"], self.detail["column"] = span.line, span.column
             if text is not None:
-                lines = text.splitlines() or [""]
-                self.detail["source"] = lines[min(span.line, len(lines)) - 1]
+                # Spans count line feeds only; str.splitlines would also break at form feeds and the like.
+                lines = text.split("\n")
+                self.detail["source"] = lines[min(span.line, len(lines)) - 1].removesuffix("\r")
 
     def __str__(self) -> str:
         if self.span is None:

@@ -1,0 +1,92 @@
+"""Constants as text: quoted symbols, numbers, floats; read and written.
+
+In: a token of the text, or a value. Out: the value, or its one text; `BadConstantError` where there is none.
+Always: what `write_constant` writes reads as the same value. The escapes of a symbol are Souffle's; every
+other character stands for itself, except a line break, which must be written `\\n`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from engine.language.schema import ColumnType
+
+_ESCAPES = {
+    '"': '"',
+    "'": "'",
+    "\\": "\\",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+}
+_WRITTEN = str.maketrans({char: f"\\{name}" for name, char in _ESCAPES.items() if name != "'"})
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+# Far more digits than 64 bits have, far fewer than Python refuses to convert.
+_LONGEST_NUMBER = 100
+
+MIN_NUMBER, MAX_NUMBER = -(2**63), 2**63 - 1
+
+
+class BadConstantError(ValueError):
+    """The text is no constant; `offset` says where in it the fault is, `length` how long it is."""
+
+    def __init__(self, message: str, offset: int, length: int) -> None:
+        super().__init__(message)
+        self.message, self.offset, self.length = message, offset, length
+
+
+def read_symbol(quoted: str) -> str:
+    """The symbol that a double-quoted literal means."""
+    if "\\" not in quoted:
+        return quoted[1:-1]
+
+    def replace(match: re.Match[str]) -> str:
+        char = _ESCAPES.get(match[1])
+        if char is None:
+            known = " ".join(f"\\{name}" for name in _ESCAPES)
+            raise BadConstantError(
+                f"unknown escape {match[0]!a:.12}; known are {known}", match.start() + 1, 2
+            )
+        return char
+
+    return _ESCAPE.sub(replace, quoted[1:-1])
+
+
+def read_number(digits: str) -> int:
+    """The value of decimal, `0x` or `0b` digits; it may be 2**63, because a `-` may stand before it."""
+    if len(digits) <= _LONGEST_NUMBER:
+        value = int(digits, {"0x": 16, "0b": 2}.get(digits[:2].lower(), 10))
+        if value <= MAX_NUMBER + 1:
+            return value
+    raise BadConstantError(f"the number {shortened(digits)} does not fit into 64 bits", 0, len(digits))
+
+
+def read_float(digits: str) -> float:
+    """The value of a decimal fraction, to the nearest 64-bit float."""
+    value = float(digits)
+    if math.isinf(value):
+        raise BadConstantError(f"the float {shortened(digits)} does not fit into 64 bits", 0, len(digits))
+    return value
+
+
+def write_constant(value: str | int | float | bool, type: ColumnType) -> str:
+    """The one text of a constant."""
+    match type:
+        case ColumnType.SYMBOL:
+            return f'"{str(value).translate(_WRITTEN)}"'
+        case ColumnType.BOOL:
+            return "true" if value else "false"
+        case ColumnType.NUMBER:
+            return str(value)
+        case ColumnType.FLOAT:
+            return repr(float(value))
+
+
+def shortened(text: str, limit: int = 40) -> str:
+    """The text, or its beginning when it is long; for messages."""
+    return text if len(text) <= limit else f"{text[:limit]}..."

@@ -1,0 +1,122 @@
+"""Tables of the language: operators with their binding strength, functors, aggregates, and reserved words.
+
+The parser and the printer of canonical text read the same tables, so that what one writes the other reads.
+Precedences are Souffle's.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import NamedTuple
+
+from engine.errors import InvalidRequestError
+
+
+class Operator(NamedTuple):
+    """`precedence`: the larger binds tighter. `right`: groups from the right, `a ^ (b ^ c)`."""
+
+    precedence: int
+    right: bool = False
+
+
+BINARY = {
+    "bor": Operator(1),
+    "bxor": Operator(2),
+    "band": Operator(3),
+    "bshl": Operator(4),
+    "bshr": Operator(4),
+    "+": Operator(5),
+    "-": Operator(5),
+    "*": Operator(6),
+    "/": Operator(6),
+    "%": Operator(6),
+    "^": Operator(8, right=True),
+}
+# Between the products and the power: -2 * 3 is (-2) * 3, but -x ^ 2 is -(x ^ 2).
+UNARY_PRECEDENCE = 7
+UNARY = ("-", "bnot")
+
+# Each condition with its negation: `!(x < y)` is kept as `x >= y`.
+NEGATED = {
+    "=": "!=",
+    "!=": "=",
+    "<": ">=",
+    ">=": "<",
+    "<=": ">",
+    ">": "<=",
+    "contains": "!contains",
+    "!contains": "contains",
+    "match": "!match",
+    "!match": "match",
+}
+
+# Functors with their smallest and largest number of arguments.
+FUNCTORS: dict[str, tuple[int, int | None]] = {
+    "cat": (2, None),
+    "max": (2, None),
+    "min": (2, None),
+    "ord": (1, 1),
+    "strlen": (1, 1),
+    "substr": (3, 3),
+    "to_float": (1, 1),
+    "to_number": (1, 1),
+    "to_string": (1, 1),
+}
+AGGREGATES = ("count", "max", "mean", "min", "sum")
+
+RESERVED = frozenset(
+    {*FUNCTORS, *AGGREGATES, "contains", "match", "true", "false", "_"}
+    | {word for word in (*BINARY, *UNARY) if word.isalpha()}
+)
+
+# What Souffle has and Zedlog lacks, by the word that starts it.
+FOREIGN_DIRECTIVES = {
+    ".comp": "components (.comp)",
+    ".init": "components (.init)",
+    ".override": "components (.override)",
+    ".functor": "user-defined functors (.functor)",
+    ".lattice": "lattices (.lattice)",
+    ".limitsize": "size limits (.limitsize)",
+    ".plan": "query plans by hand (.plan)",
+    ".pragma": "pragmas (.pragma)",
+    ".include": "includes (.include)",
+    ".once": "includes (.once)",
+    ".number_type": "the old form of type declarations (.number_type); write .type T <: number",
+    ".symbol_type": "the old form of type declarations (.symbol_type); write .type T <: symbol",
+}
+FOREIGN_TERMS = {
+    "[": "records",
+    "$": "algebraic data types and counters ($)",
+    "@": "user-defined functors (@)",
+}
+FOREIGN_FUNCTORS = frozenset({"as", "autoinc", "fold", "lnot", "range", "to_unsigned"})
+FOREIGN_OPERATORS = frozenset({"bshru", "land", "lor", "lxor"})
+DIRECTIVES = (".decl", ".type", ".input", ".output", ".printsize")
+
+_RELATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
+
+
+def is_relation_name(name: str) -> bool:
+    """Whether a rule can mention a relation of that name."""
+    return name not in RESERVED and _RELATION.fullmatch(name) is not None
+
+
+def check_relation_name(name: str) -> None:
+    """Refuse a relation name that no rule could mention.
+
+    Raises:
+        InvalidRequestError: with the reason.
+    """
+    if name in RESERVED:
+        raise InvalidRequestError(f"{name!r} is a reserved word of the language and cannot name a relation")
+    if not is_relation_name(name):
+        raise InvalidRequestError(
+            f"{name!r} cannot name a relation: a name is letters (A to Z), digits and '_', not first a digit"
+        )
+
+
+def closest(word: str, known: list[str] | tuple[str, ...]) -> str | None:
+    """The known word that `word` was probably meant to be."""
+    found = difflib.get_close_matches(word, known, n=1)
+    return found[0] if found else None

@@ -1,0 +1,249 @@
+"""The syntax tree: what the text of a program says, and where it says it.
+
+In: nothing; these are plain data. Out: `Program`, and below it declarations, directives, facts and rules.
+Always: every node is immutable and hashable, and two nodes are equal when they say the same thing; spans, the
+source text and the depth take no part in that. A tree that the parser built is at most `MAX_DEPTH` operations
+deep, so recursive walks need no guard. Alternatives (`;`) are gone: a rule has one head and one conjunction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from engine.errors import Span
+from engine.language.schema import Column, ColumnType
+
+MAX_DEPTH = 100
+NOWHERE = Span(1, 1, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A named variable, `x` or `?x`; the name holds the question mark."""
+
+    name: str
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value of the language. `type` decides equality too: 1, 1.0 and true are three constants."""
+
+    value: str | int | float | bool
+    type: ColumnType
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Wildcard:
+    """`_`: some value; each occurrence is another one."""
+
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryOperation:
+    """Arithmetic on two terms; `operator` is a key of `operators.BINARY`."""
+
+    operator: str
+    left: Term
+    right: Term
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", 1 + max(depth_of(self.left), depth_of(self.right)))
+
+
+@dataclass(frozen=True, slots=True)
+class UnaryOperation:
+    """`-` or `bnot` before a term. A minus before a number is part of the constant instead."""
+
+    operator: str
+    operand: Term
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", 1 + depth_of(self.operand))
+
+
+@dataclass(frozen=True, slots=True)
+class FunctorCall:
+    """A built-in function of terms: `cat(x, "-", y)`. The number of arguments fits the functor."""
+
+    functor: str
+    arguments: tuple[Term, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", 1 + max(map(depth_of, self.arguments), default=0))
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A body aggregate, `function argument : { body }`. `argument` is None for `count` only."""
+
+    function: str
+    argument: Term | None
+    body: tuple[Literal, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        inner = max((depth_of(term) for literal in self.body for term in terms_of(literal)), default=0)
+        argument = 0 if self.argument is None else depth_of(self.argument)
+        object.__setattr__(self, "depth", 1 + max(inner, argument))
+
+
+@dataclass(frozen=True, slots=True)
+class HeadAggregate:
+    """An aggregate over the rule's own body, only as an argument of a head: `sp(y, min(d + c)) :- ...`."""
+
+    function: str
+    argument: Term
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", 1 + depth_of(self.argument))
+
+
+Term: TypeAlias = (
+    Variable
+    | Constant
+    | Wildcard
+    | BinaryOperation
+    | UnaryOperation
+    | FunctorCall
+    | Aggregate
+    | HeadAggregate
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A relation applied to terms."""
+
+    relation: str
+    terms: tuple[Term, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def arity(self) -> int:
+        return len(self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """`!atom`."""
+
+    atom: Atom
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A condition on two terms; `operator` is a key of `operators.NEGATED`, for example `<` or `contains`."""
+
+    operator: str
+    left: Term
+    right: Term
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+Literal: TypeAlias = Atom | Negation | Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`head :- body.`; the body has at least one literal.
+
+    `text` is the whole source that `span`, and every span below, points into. Rules that one clause with `;`
+    (or with several heads) became share text and span.
+    """
+
+    head: Atom
+    body: tuple[Literal, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    text: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """`.decl relation(column: type, ...) qualifiers`; type aliases are resolved, column names distinct."""
+
+    relation: str
+    columns: tuple[Column, ...]
+    qualifiers: tuple[str, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+    column_spans: tuple[Span, ...] = field(default=(), compare=False, repr=False)
+    text: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """`.input`, `.output` or `.printsize` of one relation, with its parameters in the order of the text."""
+
+    kind: str
+    relation: str
+    parameters: tuple[tuple[str, str], ...] = ()
+    span: Span = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A whole text. Every fact is an atom of constants."""
+
+    declarations: tuple[Declaration, ...]
+    facts: tuple[Atom, ...]
+    rules: tuple[Rule, ...]
+    directives: tuple[Directive, ...] = ()
+    text: str = field(default="", compare=False, repr=False)
+
+
+def depth_of(term: Term) -> int:
+    """How many operations are nested in the term; 0 for variables, constants and `_`."""
+    return 0 if isinstance(term, Variable | Constant | Wildcard) else term.depth
+
+
+def terms_of(literal: Literal) -> tuple[Term, ...]:
+    """The terms directly in a literal."""
+    match literal:
+        case Atom():
+            return literal.terms
+        case Negation():
+            return literal.atom.terms
+        case Comparison():
+            return (literal.left, literal.right)
+
+
+def children(node: Literal | Term) -> tuple[Literal | Term, ...]:
+    """The nodes directly below a node, in the order of the text."""
+    match node:
+        case Atom() | Comparison():
+            return terms_of(node)
+        case Negation():
+            return (node.atom,)
+        case BinaryOperation():
+            return (node.left, node.right)
+        case UnaryOperation():
+            return (node.operand,)
+        case FunctorCall():
+            return node.arguments
+        case HeadAggregate():
+            return (node.argument,)
+        case Aggregate():
+            return node.body if node.argument is None else (node.argument, *node.body)
+        case Variable() | Constant() | Wildcard():
+            return ()
+
+
+def walk(node: Literal | Term) -> Iterator[Literal | Term]:
+    """The node and everything below it, in the order of the text; the bodies of aggregates are part of it."""
+    yield node
+    for child in children(node):
+        yield from walk(child)

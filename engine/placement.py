@@ -1,0 +1,94 @@
+"""What a placement is: something that holds a circuit's state and brings it through one epoch.
+
+The reasoner owns the program, the symbols and the decision what an epoch contains; a placement owns the arranged
+collections. An epoch is `execute`, then exactly one of `commit` and `rollback`; between the two the state is the new
+one. Codes are int64 (engine/values.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.circuit.circuit import Circuit
+from engine.epoch import RelationChange
+from engine.language.syntax import Constant
+
+Codes = npt.NDArray[np.int64]
+"""int64[n, arity]: n tuples."""
+FactDelta = tuple[Codes, Codes]
+"""(codes, weights int64[n]): what is added to the asserted weights. A tuple may stand twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one epoch may take at the most; None is no limit.
+
+    derivations: enumerated in the epoch. tuples: rows held by all relations after it. height: of any tuple.
+    memory: bytes of all arrays. seconds: of evaluation.
+    """
+
+    derivations: int | None = None
+    tuples: int | None = None
+    height: int | None = None
+    memory: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What `execute` did: the change of each relation, the derivations that it enumerated, the strata (as their
+    relations) that it built anew because their members changed."""
+
+    relations: Mapping[str, RelationChange]
+    derivations: int
+    rebuilt: tuple[tuple[str, ...], ...]
+
+
+class Placement(Protocol):
+    """See the module."""
+
+    name: str
+
+    def execute(
+        self, circuit: Circuit, facts: Mapping[str, FactDelta], encode: Callable[[Constant], int], budget: Budget
+    ) -> Executed:
+        """Bring the state to `circuit` over the facts changed by `facts`.
+
+        The rules that appear or disappear are found by comparing with the circuit of the last epoch. `encode` gives
+        the code of a constant. After an error the state is as before.
+
+        Raises:
+            BudgetExceededError, WeightOverflowError.
+        """
+
+    def commit(self) -> None:
+        """Keep the executed epoch."""
+
+    def rollback(self) -> None:
+        """Drop the executed epoch: facts, supports, entries and indexes are as before it."""
+
+    def asserted(self, relation: str, codes: Codes) -> Codes:
+        """The asserted weight of each tuple, int64[n]; 0 for one that is not there."""
+
+    def count(self, relation: str, domain: str) -> int:
+        """How many tuples are present (`all`), asserted, or derived."""
+
+    def tuples(self, relation: str, bound: Mapping[int, int], domain: str) -> tuple[Codes, Codes]:
+        """The tuples of a domain that have the codes `bound` (by column), and their asserted weights."""
+
+    def relations(self) -> Sequence[str]:
+        """The relations that the placement holds."""
+
+    def memory(self) -> int:
+        """Bytes held."""
+
+    def state(self) -> dict[str, Any]:
+        """The whole internal state in codes, in a canonical form: facts, supports, entries, indexes."""
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError where an internal structure contradicts another."""

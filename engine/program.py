@@ -1,0 +1,137 @@
+"""The program of a database: rules as a Z-set, declarations, and the schemas that follow from them and the facts.
+
+A `Program` is a value: `changed` gives a new one and leaves the old one as it was, so that a refused or dry
+transaction needs no undo. A rule's identity is its canonical text; a rule of weight 2 derives what one of weight 1
+does, as a fact of weight 2 is there once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from engine.circuit.circuit import EMPTY, Circuit, compile_circuit
+from engine.epoch import RuleInfo
+from engine.errors import NegativeWeightError, UnsupportedFeatureError, WeightOverflowError
+from engine.language.canonical import canonical_text, format_declaration, rule_id
+from engine.language.check import check_rule, infer_schemas
+from engine.language.parser import parse_declarations, parse_rules
+from engine.language.schema import Schema
+from engine.language.syntax import Atom, Declaration, Rule
+from engine.transaction import MAX_WEIGHT, Mode, RuleChange
+
+MAX_BODY = 64
+"""Atoms in one rule's body: there is a plan for each atom, and a step in each plan for each other one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Rules of weight > 0 by id, the declarations in force, and every relation's schema."""
+
+    rules: Mapping[str, tuple[RuleInfo, Rule]] = field(default_factory=dict)
+    declarations: Mapping[str, Declaration] = field(default_factory=dict)
+    schemas: Mapping[str, Schema] = field(default_factory=dict)
+    circuit: Circuit = EMPTY
+
+    @property
+    def rule_infos(self) -> tuple[RuleInfo, ...]:
+        """All rules, in the order in which they were first added."""
+        return tuple(info for info, _ in self.rules.values())
+
+    @property
+    def declaration_text(self) -> str:
+        """All declarations as program text."""
+        return "\n".join(format_declaration(declaration) for declaration in self.declarations.values())
+
+    def mentions(self, relation: str) -> bool:
+        """Whether a declaration or a rule names the relation."""
+        return relation in self.declarations or any(
+            relation == atom.relation for _, rule in self.rules.values() for atom in _atoms(rule)
+        )
+
+    def changed(self, rules: Sequence[RuleChange], declarations: str, mode: Mode, held: Mapping[str, Schema]) -> Program:
+        """The program after rule changes and further declarations. `held` are the relations that hold facts.
+
+        Raises:
+            ProgramError: text that is no rule, an unsafe rule, a contradiction of arities, types or declarations.
+            NegativeWeightError, WeightOverflowError: of a rule's weight.
+        """
+        if not rules and not declarations:
+            return self
+        kept = dict(self.rules)
+        for change in rules:
+            for rule in parse_rules(change.rule):
+                _check_size(rule)
+                check_rule(rule)
+                id_ = rule_id(rule)
+                known = kept.get(id_)
+                weight = _new_weight(known[0].weight if known else 0, change.weight, mode)
+                if weight > MAX_WEIGHT:
+                    raise WeightOverflowError(f"the weight of the rule {change.rule!r} leaves 64 bits", rule=id_)
+                if known is not None:
+                    kept[id_] = (replace(known[0], weight=weight), known[1])
+                else:
+                    text = change.rule.strip() if len(parse_rules(change.rule)) == 1 else canonical_text(rule)
+                    kept[id_] = (RuleInfo(id_, text, canonical_text(rule), weight), rule)
+        negative = [info for info, _ in kept.values() if info.weight < 0]
+        if negative:
+            raise NegativeWeightError(
+                "there are not that many of the rule: " + "; ".join(info.text for info in negative[:10]),
+                rules=[{"id": i.id, "rule": i.text, "weight": _weight_of(self, i.id)} for i in negative[:10]],
+            )
+        all_declarations = dict(self.declarations)
+        parsed = parse_declarations(declarations) if declarations else ()
+        for declaration in parsed:
+            all_declarations.setdefault(declaration.relation, declaration)
+        live = {id_: pair for id_, pair in kept.items() if pair[0].weight > 0}
+        schemas = infer_schemas(
+            [*self.declarations.values(), *parsed], held, [rule for _, rule in live.values()], self.schemas
+        )
+        return Program(live, all_declarations, schemas, self.circuit)
+
+    def with_facts(self, held: Mapping[str, Schema]) -> Program:
+        """The program when the relations `held` hold facts whose types are now known.
+
+        Raises:
+            TypeMismatchError, ArityError: a rule uses such a relation otherwise.
+        """
+        rules = [rule for _, rule in self.rules.values()]
+        schemas = infer_schemas(list(self.declarations.values()), held, rules, self.schemas)
+        return replace(self, schemas=schemas)
+
+    def without(self, relations: Iterable[str]) -> Program:
+        """The program without relations that nothing mentions any more."""
+        gone = set(relations)
+        return replace(self, schemas={r: s for r, s in self.schemas.items() if r not in gone}) if gone else self
+
+    def compiled(self, held: Iterable[str]) -> Program:
+        """With the circuit of its rules over its relations and those in `held`; the old one where it is the same."""
+        arities = {name: self.circuit.arities[name] for name in held}
+        arities.update({name: schema.arity for name, schema in self.schemas.items()})
+        if arities == self.circuit.arities and self.rules.keys() == self.circuit.rules.keys():
+            return self
+        return replace(self, circuit=compile_circuit([rule for _, rule in self.rules.values()], arities))
+
+
+def _new_weight(old: int, change: int, mode: Mode) -> int:
+    if mode == "zset":
+        return old + change
+    return max(old, 1) if change > 0 else 0
+
+
+def _weight_of(program: Program, id_: str) -> int:
+    known = program.rules.get(id_)
+    return known[0].weight if known else 0
+
+
+def _atoms(rule: Rule) -> Iterable[Atom]:
+    return (rule.head, *(literal for literal in rule.body if isinstance(literal, Atom)))
+
+
+def _check_size(rule: Rule) -> None:
+    if len(rule.body) > MAX_BODY:
+        raise UnsupportedFeatureError(
+            f"a rule may have {MAX_BODY} atoms in its body, this one has {len(rule.body)}; split it through a new relation",
+            text=rule.text,
+            span=rule.span,
+        )

@@ -1,0 +1,533 @@
+"""Kernels of one step of a delta plan: bindings in, bindings out.
+
+A table of bindings is int64[n, variables] with a height and a weight for each row (one element holds for all).
+The step joins it with an index and keeps the `carry` columns and some payload columns:
+
+    out(carry, payload, max(height, entry's height)) += weight * entry's weight
+
+`expand` writes every derivation. `accumulate` is used where a variable goes: it walks the bindings grouped by
+(carry, height) and sums one group's derivations in an accumulator before anything is written (sparse matrix product
+after Gustavson, ACM TOMS 4(3), 1978: the join fused with its consolidation). Since weights form a ring, a variable
+that nothing needs any more is summed away here. The accumulator is dense where one payload column of a small range
+stays, else a hash table. A derivation costs one sequential read and one addition that mostly hits the first cache.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numba import types
+
+from engine.resident.hashing import mix, seed
+from engine.resident.layout import INDEX, NONE, RELATION, SIGNED
+
+I64_1, I64_2 = types.int64[::1], types.int64[:, ::1]
+I32_1, I8_1 = types.int32[::1], types.int8[::1]
+BINDINGS = types.Tuple((I64_2, I32_1, I64_1))
+_LIMIT = 2.0**62
+
+
+@numba.njit(BINDINGS(I64_2, I32_1, I64_1, I64_2, I64_2, I64_1), cache=True, nogil=True)
+def select(codes, heights, weights, constants, equal, columns):
+    """Start of a plan: the rows where codes[c] == v for each (c, v) of `constants` and codes[a] == codes[b] for each
+    (a, b) of `equal`, reduced to `columns`."""
+    n = 0
+    out = np.empty((codes.shape[0], columns.size), np.int64)
+    out_heights = np.empty(codes.shape[0] if heights.size != 1 else 1, np.int32)
+    out_weights = np.empty(codes.shape[0] if weights.size != 1 else 1, np.int64)
+    if heights.size == 1:
+        out_heights[0] = heights[0]
+    if weights.size == 1:
+        out_weights[0] = weights[0]
+    for i in range(codes.shape[0]):
+        keep = True
+        for c in range(constants.shape[0]):
+            if codes[i, constants[c, 0]] != constants[c, 1]:
+                keep = False
+                break
+        if keep:
+            for c in range(equal.shape[0]):
+                if codes[i, equal[c, 0]] != codes[i, equal[c, 1]]:
+                    keep = False
+                    break
+        if not keep:
+            continue
+        for c in range(columns.size):
+            out[n, c] = codes[i, columns[c]]
+        if heights.size != 1:
+            out_heights[n] = heights[i]
+        if weights.size != 1:
+            out_weights[n] = weights[i]
+        n += 1
+    return (
+        out[:n],
+        out_heights if heights.size == 1 else out_heights[:n],
+        out_weights if weights.size == 1 else out_weights[:n],
+    )
+
+
+@numba.njit(types.Tuple((I32_1, types.int64))(INDEX, I64_2, I64_1, I64_1), cache=True, nogil=True)
+def probe(ix, table, sources, constants):
+    """For each binding the key it meets, or NONE, and how many postings all of them meet.
+
+    Key column c comes from table column sources[c], or, where that is negative, is constants[-1 - sources[c]].
+    """
+    mask = ix.slots.size - 1
+    columns = sources.size
+    found = np.empty(table.shape[0], np.int32)
+    wanted = np.empty(columns, np.int64)
+    total = np.int64(0)
+    for i in range(table.shape[0]):
+        h = seed()
+        for c in range(columns):
+            source = sources[c]
+            code = table[i, source] if source >= 0 else constants[-1 - source]
+            wanted[c] = code
+            h = mix(h, code)
+        slot = np.int64(h) & mask
+        key = ix.slots[slot]
+        while key != NONE:
+            same = True
+            for c in range(columns):
+                if ix.keys[key, c] != wanted[c]:
+                    same = False
+                    break
+            if same:
+                total += ix.key_count[key]
+                break
+            slot = (slot + 1) & mask
+            key = ix.slots[slot]
+        found[i] = key
+    return found, total
+
+
+@numba.njit(
+    types.Tuple((I32_1, I32_1, I64_1))(INDEX, I64_2, I32_1, I32_1, I64_1), cache=True, nogil=True
+)
+def group(ix, table, heights, found, carry):
+    """The bindings that met a key, ordered so that equal (carry, height) stand together.
+
+    Returns (order, starts, work): group g is order[starts[g]:starts[g + 1]], and meets work[g] postings. Groups are
+    in order of first use. A binding of the same group as the one before it costs a comparison, others one probe.
+    """
+    n = table.shape[0]
+    columns = carry.size
+    of = np.empty(n, np.int32)
+    first = np.empty(16, np.int32)
+    sizes = np.empty(16, np.int32)
+    work = np.empty(16, np.int64)
+    slots = np.full(64, NONE, np.int32)
+    groups = 0
+    last = np.int32(NONE)
+    kept = 0
+    for i in range(n):
+        if found[i] == NONE:
+            of[i] = NONE
+            continue
+        kept += 1
+        height = heights[0] if heights.size == 1 else heights[i]
+        g = last
+        if g != NONE:
+            j = first[g]
+            if heights.size != 1 and heights[j] != height:
+                g = np.int32(NONE)
+            else:
+                for c in range(columns):
+                    if table[j, carry[c]] != table[i, carry[c]]:
+                        g = np.int32(NONE)
+                        break
+        if g == NONE:
+            h = mix(seed(), height)
+            for c in range(columns):
+                h = mix(h, table[i, carry[c]])
+            mask = slots.size - 1
+            slot = np.int64(h) & mask
+            while True:
+                g = slots[slot]
+                if g == NONE:
+                    break
+                j = first[g]
+                same = heights.size == 1 or heights[j] == height
+                if same:
+                    for c in range(columns):
+                        if table[j, carry[c]] != table[i, carry[c]]:
+                            same = False
+                            break
+                if same:
+                    break
+                slot = (slot + 1) & mask
+            if g == NONE:
+                if groups == first.size:
+                    first = np.concatenate((first, np.empty(groups, np.int32)))
+                    sizes = np.concatenate((sizes, np.empty(groups, np.int32)))
+                    work = np.concatenate((work, np.empty(groups, np.int64)))
+                g = np.int32(groups)
+                first[g] = i
+                sizes[g] = 0
+                work[g] = 0
+                slots[slot] = g
+                groups += 1
+                if groups * 2 > slots.size:
+                    slots = np.full(slots.size * 4, NONE, np.int32)
+                    mask = slots.size - 1
+                    for other in range(groups):
+                        j = first[other]
+                        h = mix(seed(), heights[0] if heights.size == 1 else heights[j])
+                        for c in range(columns):
+                            h = mix(h, table[j, carry[c]])
+                        slot = np.int64(h) & mask
+                        while slots[slot] != NONE:
+                            slot = (slot + 1) & mask
+                        slots[slot] = other
+        of[i] = g
+        sizes[g] += 1
+        work[g] += ix.key_count[found[i]]
+        last = g
+    starts = np.empty(groups + 1, np.int32)
+    starts[0] = 0
+    for g in range(groups):
+        starts[g + 1] = starts[g] + sizes[g]
+        sizes[g] = starts[g]
+    order = np.empty(kept, np.int32)
+    for i in range(n):
+        g = of[i]
+        if g != NONE:
+            order[sizes[g]] = i
+            sizes[g] += 1
+    return order, starts, work[:groups]
+
+
+@numba.njit(inline="always")
+def _passes(payload, j, equal):
+    for c in range(equal.shape[0]):
+        if payload[j, equal[c, 0]] != payload[j, equal[c, 1]]:
+            return False
+    return True
+
+
+@numba.njit(
+    types.Tuple((I64_2, I32_1, I64_1, types.int64, types.boolean))(
+        INDEX, I32_1, I64_2, I32_1, I64_1, I32_1,  # index, entry_hw, bindings, found
+        I32_1, I32_1, I64_1, types.int64, types.int64,  # order, starts, work, first and last group
+        I64_1, I64_1, I64_2, types.boolean, types.int64,  # carry, payload, equal, use_heights, sign
+        types.int64, I64_1, I8_1, I32_1, types.int64,  # low, sums, marks, touched, limit
+    ),
+    cache=True,
+    nogil=True,
+)  # fmt: skip
+def accumulate(
+    ix, entry_hw, table, heights, weights, found,
+    order, starts, work, begin, end,
+    carry, payload, equal, use_heights, sign,
+    low, sums, marks, touched, limit,
+):  # fmt: skip
+    """The consolidated derivations of the groups begin .. end - 1.
+
+    sums, marks, touched: scratch of the dense accumulator, zero before and after; payload code p lies at p - low. No
+    scratch (size 0): the hash accumulator takes all. Stops after the group that brings the output over `limit` rows.
+    Returns (bindings, heights, weights, next group, overflow): overflow says that a sum could leave 64 bits.
+    """
+    carried, kept = carry.size, payload.size
+    dense = sums.size > 0
+    span = sums.size
+    column = payload[0] if kept == 1 else 0
+    plain = equal.shape[0] == 0
+    one_height, one_weight = heights.size == 1, weights.size == 1
+    out = np.empty((64, carried + kept), np.int64)
+    out_heights = np.empty(64, np.int32)
+    out_weights = np.empty(64, np.int64)
+    n = 0
+    # The hash accumulator: (payload, height) -> weight.
+    keys = np.empty((16, kept), np.int64)
+    key_height = np.empty(16, np.int32)
+    key_weight = np.empty(16, np.int64)
+    key_slot = np.empty(16, np.int32)
+    slots = np.full(32, NONE, np.int32)
+    largest = np.int64(1)
+    for i in range(weights.size):
+        largest = max(largest, abs(weights[i]))
+    g = begin
+    while g < end and n <= limit:
+        if np.float64(largest) * np.float64(work[g]) >= _LIMIT:
+            return out[:n], out_heights[:n], out_weights[:n], g, True
+        leader = order[starts[g]]
+        base = heights[0] if one_height else heights[leader]
+        scan = work[g] >= span
+        used = 0
+        count_touched = 0
+        alone = np.int64(0)  # the sum where no payload column is kept
+        for at in range(starts[g], starts[g + 1]):
+            i = order[at]
+            key = found[i]
+            weight = (weights[0] if one_weight else weights[i]) * sign
+            first = np.int64(ix.key_start[key])
+            count = np.int64(ix.key_count[key])
+            bound = ix.key_bound[key]
+            fast = bound != SIGNED and (not use_heights or bound >> 1 <= base)
+            if fast and plain and kept == 0:
+                alone += weight * count
+                continue
+            if fast and plain and dense:
+                if scan:
+                    for j in range(first, first + count):
+                        sums[np.uint64(ix.payload[j, column] - low)] += weight
+                else:
+                    for j in range(first, first + count):
+                        p = np.uint64(ix.payload[j, column] - low)
+                        if marks[p] == 0:
+                            marks[p] = 1
+                            touched[count_touched] = np.int32(p)
+                            count_touched += 1
+                        sums[p] += weight
+                continue
+            if used + count > key_height.size:
+                size = key_height.size
+                while size < used + count:
+                    size *= 2
+                grown_keys = np.empty((size, kept), np.int64)
+                grown_height = np.empty(size, np.int32)
+                grown_weight = np.empty(size, np.int64)
+                key_slot = np.empty(size, np.int32)
+                slots = np.full(size * 2, NONE, np.int32)
+                mask = slots.size - 1
+                for other in range(used):
+                    for c in range(kept):
+                        grown_keys[other, c] = keys[other, c]
+                    grown_height[other] = key_height[other]
+                    grown_weight[other] = key_weight[other]
+                    h = mix(seed(), key_height[other])
+                    for c in range(kept):
+                        h = mix(h, keys[other, c])
+                    slot = np.int64(h) & mask
+                    while slots[slot] != NONE:
+                        slot = (slot + 1) & mask
+                    slots[slot] = other
+                    key_slot[other] = slot
+                keys, key_height, key_weight = grown_keys, grown_height, grown_weight
+            mask = slots.size - 1
+            for j in range(first, first + count):
+                if not plain and not _passes(ix.payload, j, equal):
+                    continue
+                height = base
+                signed_weight = weight
+                if not fast:
+                    hw = entry_hw[ix.entry[j]]
+                    if use_heights and hw >> 1 > height:
+                        height = hw >> 1
+                    if hw & 1:
+                        signed_weight = -weight
+                if height == base:
+                    if kept == 0:
+                        alone += signed_weight
+                        continue
+                    if dense:
+                        p = np.uint64(ix.payload[j, column] - low)
+                        if not scan and marks[p] == 0:
+                            marks[p] = 1
+                            touched[count_touched] = np.int32(p)
+                            count_touched += 1
+                        sums[p] += signed_weight
+                        continue
+                h = mix(seed(), height)
+                for c in range(kept):
+                    h = mix(h, ix.payload[j, payload[c]])
+                slot = np.int64(h) & mask
+                while True:
+                    other = slots[slot]
+                    if other == NONE:
+                        break
+                    same = key_height[other] == height
+                    if same:
+                        for c in range(kept):
+                            if keys[other, c] != ix.payload[j, payload[c]]:
+                                same = False
+                                break
+                    if same:
+                        break
+                    slot = (slot + 1) & mask
+                if other == NONE:
+                    other = np.int32(used)
+                    used += 1
+                    for c in range(kept):
+                        keys[other, c] = ix.payload[j, payload[c]]
+                    key_height[other] = height
+                    key_weight[other] = signed_weight
+                    key_slot[other] = slot
+                    slots[slot] = other
+                else:
+                    key_weight[other] += signed_weight
+        # Write the group.
+        room = n + used + 1 + (span if scan and dense else count_touched)
+        if room > out_weights.size:
+            size = out_weights.size
+            while size < room:
+                size *= 2
+            grown_out = np.empty((size, carried + kept), np.int64)
+            grown_out[:n] = out[:n]
+            grown_h = np.empty(size, np.int32)
+            grown_h[:n] = out_heights[:n]
+            grown_w = np.empty(size, np.int64)
+            grown_w[:n] = out_weights[:n]
+            out, out_heights, out_weights = grown_out, grown_h, grown_w
+        if kept == 0 and alone != 0:
+            for c in range(carried):
+                out[n, c] = table[leader, carry[c]]
+            out_heights[n] = base
+            out_weights[n] = alone
+            n += 1
+        if dense and scan:
+            for p in range(span):
+                if sums[p] != 0:
+                    for c in range(carried):
+                        out[n, c] = table[leader, carry[c]]
+                    out[n, carried] = p + low
+                    out_heights[n] = base
+                    out_weights[n] = sums[p]
+                    sums[p] = 0
+                    n += 1
+        else:
+            for at in range(count_touched):
+                p = np.int64(touched[at])
+                marks[p] = 0
+                if sums[p] != 0:
+                    for c in range(carried):
+                        out[n, c] = table[leader, carry[c]]
+                    out[n, carried] = p + low
+                    out_heights[n] = base
+                    out_weights[n] = sums[p]
+                    sums[p] = 0
+                    n += 1
+        for other in range(used):
+            slots[key_slot[other]] = NONE
+            if key_weight[other] != 0:
+                for c in range(carried):
+                    out[n, c] = table[leader, carry[c]]
+                for c in range(kept):
+                    out[n, carried + c] = keys[other, c]
+                out_heights[n] = key_height[other]
+                out_weights[n] = key_weight[other]
+                n += 1
+        g += 1
+    return out[:n], out_heights[:n], out_weights[:n], g, False
+
+
+@numba.njit(
+    types.Tuple((I64_2, I32_1, I64_1, types.int64))(
+        INDEX, I32_1, I64_2, I32_1, I64_1, I32_1, types.int64,
+        I64_1, I64_1, I64_2, types.boolean, types.int64, types.int64,
+    ),
+    cache=True,
+    nogil=True,
+)  # fmt: skip
+def expand(
+    ix, entry_hw, table, heights, weights, found, begin, carry, payload, equal, use_heights, sign, limit
+):
+    """Every derivation of the bindings from `begin` on, until the output passes `limit` rows.
+
+    Returns (bindings, heights, weights, next binding).
+    """
+    carried, kept = carry.size, payload.size
+    plain = equal.shape[0] == 0
+    one_height, one_weight = heights.size == 1, weights.size == 1
+    out = np.empty((64, carried + kept), np.int64)
+    out_heights = np.empty(64, np.int32)
+    out_weights = np.empty(64, np.int64)
+    n = 0
+    i = begin
+    while i < table.shape[0] and n <= limit:
+        key = found[i]
+        if key == NONE:
+            i += 1
+            continue
+        first = np.int64(ix.key_start[key])
+        count = np.int64(ix.key_count[key])
+        if n + count > out_weights.size:
+            size = out_weights.size
+            while size < n + count:
+                size *= 2
+            grown_out = np.empty((size, carried + kept), np.int64)
+            grown_out[:n] = out[:n]
+            grown_h = np.empty(size, np.int32)
+            grown_h[:n] = out_heights[:n]
+            grown_w = np.empty(size, np.int64)
+            grown_w[:n] = out_weights[:n]
+            out, out_heights, out_weights = grown_out, grown_h, grown_w
+        base = heights[0] if one_height else heights[i]
+        weight = (weights[0] if one_weight else weights[i]) * sign
+        bound = ix.key_bound[key]
+        fast = bound != SIGNED and (not use_heights or bound >> 1 <= base)
+        for j in range(first, first + count):
+            if not plain and not _passes(ix.payload, j, equal):
+                continue
+            out_heights[n] = base
+            out_weights[n] = weight
+            if not fast:
+                hw = entry_hw[ix.entry[j]]
+                if use_heights and hw >> 1 > base:
+                    out_heights[n] = hw >> 1
+                if hw & 1:
+                    out_weights[n] = -weight
+            for c in range(carried):
+                out[n, c] = table[i, carry[c]]
+            for c in range(kept):
+                out[n, carried + c] = ix.payload[j, payload[c]]
+            n += 1
+        i += 1
+    return out[:n], out_heights[:n], out_weights[:n], i
+
+
+@numba.njit(
+    BINDINGS(RELATION, I64_2, I32_1, I64_1, I64_1, I64_1, I64_1, types.boolean, types.int64),
+    cache=True,
+    nogil=True,
+)
+def check(r, table, heights, weights, sources, constants, carry, use_heights, sign):
+    """A step whose atom is bound in every column: the bindings whose tuple has entries, one row for each entry."""
+    arity = r.rows.shape[1]
+    mask = r.slots.size - 1
+    one_height, one_weight = heights.size == 1, weights.size == 1
+    out = np.empty((64, carry.size), np.int64)
+    out_heights = np.empty(64, np.int32)
+    out_weights = np.empty(64, np.int64)
+    wanted = np.empty(arity, np.int64)
+    n = 0
+    for i in range(table.shape[0]):
+        h = seed()
+        for c in range(arity):
+            source = sources[c]
+            wanted[c] = table[i, source] if source >= 0 else constants[-1 - source]
+            h = mix(h, wanted[c])
+        slot = np.int64(h) & mask
+        row = r.slots[slot]
+        while row != NONE:
+            same = True
+            for c in range(arity):
+                if r.rows[row, c] != wanted[c]:
+                    same = False
+                    break
+            if same:
+                break
+            slot = (slot + 1) & mask
+            row = r.slots[slot]
+        if row == NONE:
+            continue
+        entry = r.first_entry[row]
+        while entry != NONE:
+            if n == out_weights.size:
+                grown_out = np.empty((n * 2, carry.size), np.int64)
+                grown_out[:n] = out
+                grown_h = np.empty(n * 2, np.int32)
+                grown_h[:n] = out_heights
+                grown_w = np.empty(n * 2, np.int64)
+                grown_w[:n] = out_weights
+                out, out_heights, out_weights = grown_out, grown_h, grown_w
+            hw = r.entry_hw[entry]
+            height = heights[0] if one_height else heights[i]
+            out_heights[n] = max(height, hw >> 1) if use_heights else height
+            weight = (weights[0] if one_weight else weights[i]) * sign
+            out_weights[n] = -weight if hw & 1 else weight
+            for c in range(carry.size):
+                out[n, c] = table[i, carry[c]]
+            n += 1
+            entry = r.entry_next[entry]
+    return out[:n], out_heights[:n], out_weights[:n]

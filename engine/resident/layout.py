@@ -1,0 +1,127 @@
+"""How a relation and an index lie in memory: flat numpy arrays, grouped in named tuples that kernels take.
+
+The life of a tuple: it becomes a *row* (int64 codes) found through an open-addressing table of row ids; its
+*supports* are a list of (height, count) nodes, ascending in nothing in particular and short; its *entries* are a
+list of (height, weight) nodes; each demanded index holds one *posting* for each entry. Rows, support nodes,
+entries, keys and posting blocks come from pools with free lists, so a store that empties keeps no garbage.
+
+Bytes for a tuple of a binary relation with one support and one entry: row 16, list heads 8, table slot 6 to 12,
+support 16, entry 8; for each index posting 12 (payload and entry id), position 4, and 24 or more for each key.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+I64 = npt.NDArray[np.int64]
+I32 = npt.NDArray[np.int32]
+I8 = npt.NDArray[np.int8]
+
+NONE = -1
+FREE = -2
+"""`first_entry` of a row on the free list."""
+
+# Counters of a relation (`head`).
+ROWS, ROW_FREE, LIVE, NODES, NODE_FREE, ENTRIES, ENTRY_FREE, NODES_USED, ENTRIES_USED, NEGATIVE, ASSERTED = range(11)
+# Counters of an index (`head`); BLOCK_FREE is the first of 32 free lists, one for each block size 2**c.
+KEYS, KEY_FREE, KEYS_USED, POSTINGS, BLOCK_FREE = range(5)
+RELATION_COUNTERS = 11
+INDEX_COUNTERS = BLOCK_FREE + 32
+
+SIGNED = np.iinfo(np.int32).max
+"""`key_bound` of a key that has had an entry of negative weight."""
+
+
+class RelationArrays(NamedTuple):
+    """The arrays of one relation. `entry_hw` is height * 2 + (1 if the weight is -1)."""
+
+    rows: I64  # [rows, arity]
+    first_support: I32  # [rows] node id, or NONE; next free row for a free row
+    first_entry: I32  # [rows] entry id, NONE, or FREE
+    slots: I32  # [power of two] row id or NONE
+    support_height: I32  # [nodes]
+    support_count: I64  # [nodes]
+    support_next: I32  # [nodes]
+    entry_hw: I32  # [entries]
+    entry_next: I32  # [entries]
+    low: I64  # [arity] no code of the column is below
+    high: I64  # [arity] no code of the column is above
+    head: I64  # counters
+
+
+class IndexArrays(NamedTuple):
+    """The arrays of one index: keys in an open-addressing table, each with one block of postings."""
+
+    key_columns: I64  # [k] positions of the key's columns
+    payload_columns: I64  # [p] positions of the others
+    slots: I32  # [power of two] key id or NONE
+    keys: I64  # [keys, k]
+    key_start: I32  # [keys] first posting; next free key for a free key
+    key_count: I32  # [keys] postings
+    key_class: I8  # [keys] the block holds 2**class postings
+    key_bound: I32  # [keys] no posting has a larger entry_hw; SIGNED when one had a negative weight
+    payload: I64  # [postings, p]
+    entry: I32  # [postings] entry id; next free block for the first of a free block
+    position: I32  # [entries] place of the entry's posting inside its key's block
+    head: I64  # counters
+
+
+def new_relation(arity: int, capacity: int = 16) -> RelationArrays:
+    """Arrays of an empty relation with room for `capacity` tuples (a power of two)."""
+    head = np.zeros(RELATION_COUNTERS, np.int64)
+    head[[ROW_FREE, NODE_FREE, ENTRY_FREE]] = NONE
+    return RelationArrays(
+        rows=np.empty((capacity, arity), np.int64),
+        first_support=np.empty(capacity, np.int32),
+        first_entry=np.empty(capacity, np.int32),
+        slots=np.full(capacity * 2, NONE, np.int32),
+        support_height=np.empty(capacity, np.int32),
+        support_count=np.empty(capacity, np.int64),
+        support_next=np.empty(capacity, np.int32),
+        entry_hw=np.empty(capacity, np.int32),
+        entry_next=np.empty(capacity, np.int32),
+        low=np.full(arity, np.iinfo(np.int64).max),
+        high=np.full(arity, np.iinfo(np.int64).min),
+        head=head,
+    )
+
+
+def new_index(arity: int, key_columns: tuple[int, ...], entries: int, capacity: int = 16) -> IndexArrays:
+    """Arrays of an empty index over the columns `key_columns`; `entries` is the relation's entry capacity."""
+    head = np.full(INDEX_COUNTERS, NONE, np.int64)
+    head[[KEYS, KEYS_USED, POSTINGS]] = 0
+    payload = [c for c in range(arity) if c not in key_columns]
+    return IndexArrays(
+        key_columns=np.array(key_columns, np.int64),
+        payload_columns=np.array(payload, np.int64),
+        slots=np.full(capacity * 2, NONE, np.int32),
+        keys=np.empty((capacity, len(key_columns)), np.int64),
+        key_start=np.empty(capacity, np.int32),
+        key_count=np.empty(capacity, np.int32),
+        key_class=np.empty(capacity, np.int8),
+        key_bound=np.empty(capacity, np.int32),
+        payload=np.empty((capacity, len(payload)), np.int64),
+        entry=np.empty(capacity, np.int32),
+        position=np.empty(entries, np.int32),
+        head=head,
+    )
+
+
+RELATION = numba.typeof(new_relation(2))
+INDEX = numba.typeof(new_index(2, (0,), 16))
+
+
+def grown(array: npt.NDArray[np.generic], capacity: int) -> npt.NDArray[np.generic]:
+    """A copy of `array` with room for `capacity` elements along the first axis; the new part is undefined."""
+    larger = np.empty((capacity, *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def nbytes(arrays: RelationArrays | IndexArrays) -> int:
+    """Bytes reserved by the arrays."""
+    return sum(array.nbytes for array in arrays)

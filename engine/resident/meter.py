@@ -1,0 +1,76 @@
+"""The epoch's budget, watched while it runs: the error names the stratum, its rules and the relation that grew."""
+
+from __future__ import annotations
+
+import time
+
+from engine.circuit.circuit import Stratum
+from engine.errors import BudgetExceededError
+from engine.placement import Budget
+from engine.resident.relation import Relation
+
+
+class Meter:
+    """Counts derivations, and refuses what passes the budget.
+
+    `held` and `memory` are all rows and bytes of the placement, kept up to date by the growth of its relations.
+    """
+
+    def __init__(self, budget: Budget, relations: dict[str, Relation]) -> None:
+        self.derivations = 0
+        self._budget = budget
+        self._relations = relations
+        self._stop = None if budget.seconds is None else time.monotonic() + budget.seconds
+        self._stratum: Stratum | None = None
+        self._grew = False
+
+    def enter(self, stratum: Stratum) -> None:
+        """The stratum that an error is about from now on."""
+        self._stratum = stratum
+
+    def grew(self) -> None:
+        """Some array of a relation was enlarged."""
+        self._grew = True
+
+    def charge(self, derivations: int) -> None:
+        """Count derivations that a step is about to enumerate."""
+        self.derivations += derivations
+        limit = self._budget.derivations
+        if limit is not None and self.derivations > limit:
+            self._refuse("derivations", f"{self.derivations:,} derivations, of {limit:,} allowed")
+        if self._stop is not None and time.monotonic() > self._stop:
+            self._refuse("seconds", f"more than the {self._budget.seconds:g} seconds allowed")
+
+    def height(self, height: int, stratum: Stratum) -> None:
+        """The epoch goes on to `height`."""
+        limit = self._budget.height
+        if limit is not None and height > limit and stratum.recursive:
+            self._refuse("height", f"a tuple of height {height}, of {limit} allowed")
+
+    def tuples(self, relation: Relation, stratum: Stratum) -> None:
+        """Tuples were pushed to `relation`."""
+        limit = self._budget.tuples
+        if limit is not None:
+            held = sum(r.live for r in self._relations.values())
+            if held > limit:
+                self._refuse("tuples", f"{held:,} tuples, of {limit:,} allowed", relation)
+        if self._grew and self._budget.memory is not None:
+            self._grew = False
+            used = sum(r.memory() for r in self._relations.values())
+            if used > self._budget.memory:
+                text = f"{used / 2**20:,.0f} MiB, of {self._budget.memory / 2**20:,.0f} MiB allowed"
+                self._refuse("memory", text, relation)
+
+    def _refuse(self, what: str, text: str, relation: Relation | None = None) -> None:
+        stratum = self._stratum
+        names = stratum.relations if stratum else ()
+        own = [self._relations[name] for name in names if name in self._relations]
+        grown = relation or max(own, key=lambda r: r.live, default=None)
+        where = f" while {grown.name} grew to {grown.live:,} tuples" if grown else ""
+        raise BudgetExceededError(
+            f"the transaction needs {text}{where}; it was dropped whole",
+            budget=what,
+            stratum=list(names),
+            rules=[rule.id for rule in stratum.rules] if stratum else [],
+            relation=grown.name if grown else None,
+        )

@@ -1,0 +1,304 @@
+"""One relation of the resident placement: the owner of its arrays and of its indexes.
+
+Kernels never allocate from a full pool; this class grows the arrays and calls them again. A growth copies, so pushing
+n tuples costs O(n) in all. Everything here is a bounded number of kernel calls for a batch, never work for a tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from engine.errors import WeightOverflowError
+from engine.resident import index as index_kernels
+from engine.resident import table as kernels
+from engine.resident.layout import (
+    ASSERTED,
+    ENTRIES_USED,
+    I8,
+    I32,
+    I64,
+    KEY_FREE,
+    KEYS,
+    KEYS_USED,
+    LIVE,
+    NEGATIVE,
+    NODE_FREE,
+    NODES,
+    NODES_USED,
+    NONE,
+    ROW_FREE,
+    ROWS,
+    IndexArrays,
+    RelationArrays,
+    grown,
+    nbytes,
+    new_index,
+    new_relation,
+)
+
+ONE = np.ones(1, np.int64)
+_SMALL = 1 << 16
+
+
+def _larger(capacity: int) -> int:
+    """Twice as much while small, then half as much again: memory follows the content within 1.5."""
+    return capacity * 2 if capacity < _SMALL else capacity + (capacity >> 1)
+
+
+class PushOverflow(Exception):
+    """`push` stopped half way: `error` is for the user, `rows` are those whose weights were added, for the journal."""
+
+    def __init__(self, error: WeightOverflowError, rows: I32) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.rows = rows
+
+
+class Index:
+    """A hash index over some columns, with one posting for each entry."""
+
+    def __init__(self, arity: int, columns: tuple[int, ...], entries: int, capacity: int = 16) -> None:
+        self.columns = columns
+        self.arrays = new_index(arity, columns, entries, capacity)
+
+    def add(self, rows: I64, row_ids: I32, entries: I32, entry_hw: I32) -> None:
+        """Add postings for `entries` (ids) of the rows `row_ids`."""
+        done = 0
+        while (done := index_kernels.add_postings(self.arrays, rows, row_ids, entries, entry_hw, done)) < len(row_ids):
+            self._grow()
+
+    def remove(self, rows: I64, row_ids: I32, entries: I32) -> None:
+        """Remove their postings."""
+        index_kernels.remove_postings(self.arrays, rows, row_ids, entries)
+
+    def hold_entries(self, capacity: int) -> None:
+        """Make room for entry ids below `capacity`."""
+        self.arrays = self.arrays._replace(position=grown(self.arrays.position, capacity))
+
+    def _grow(self) -> None:
+        a = self.arrays
+        if a.head[KEY_FREE] == NONE and a.head[KEYS] == len(a.key_start):
+            size = _larger(len(a.key_start))
+            names = ("keys", "key_start", "key_count", "key_class", "key_bound")
+            self.arrays = a._replace(**{name: grown(getattr(a, name), size) for name in names})
+        elif (a.head[KEYS_USED] + 1) * 3 > a.slots.size * 2:
+            slots = np.full(a.slots.size * 2, NONE, np.int32)
+            index_kernels.rehash_keys(a, slots)
+            self.arrays = a._replace(slots=slots)
+        else:
+            size = _larger(len(a.entry))
+            self.arrays = a._replace(payload=grown(a.payload, size), entry=grown(a.entry, size))
+
+
+class Relation:
+    """Rows, supports, entries and indexes of one relation. Row ids stay valid until `free` or `clear`."""
+
+    def __init__(self, name: str, arity: int, on_growth: Callable[[Relation], None] | None = None) -> None:
+        self.name = name
+        self.arity = arity
+        self.arrays: RelationArrays = new_relation(arity)
+        self.indexes: dict[tuple[int, ...], Index] = {}
+        self._on_growth = on_growth
+        self._marks: I8 = np.zeros(16, np.int8)
+
+    # ---- sizes
+
+    @property
+    def live(self) -> int:
+        """Rows in use, also those that wait for `free`."""
+        return int(self.arrays.head[LIVE])
+
+    @property
+    def asserted(self) -> int:
+        """Tuples with an asserted weight."""
+        return int(self.arrays.head[ASSERTED])
+
+    @property
+    def entries(self) -> int:
+        return int(self.arrays.head[ENTRIES_USED])
+
+    @property
+    def negative(self) -> int:
+        """Entries of weight -1."""
+        return int(self.arrays.head[NEGATIVE])
+
+    def memory(self) -> int:
+        """Bytes reserved by rows, supports, entries and indexes."""
+        return nbytes(self.arrays) + self._marks.nbytes + sum(nbytes(ix.arrays) for ix in self.indexes.values())
+
+    # ---- supports
+
+    def push(self, codes: I64, heights: I32, weights: I64) -> I32:
+        """Add `weights` to the supports at `heights` (one element stands for all); returns the row of each tuple.
+
+        Raises:
+            PushOverflow: a count leaves 64 bits; the tuples before the offending one are pushed.
+        """
+        out = np.empty(len(codes), np.int32)
+        done = 0
+        while (done := kernels.push(self.arrays, codes, heights, weights, out, done)) < len(codes):
+            if done < 0:
+                error = WeightOverflowError(
+                    f"a weight or a number of derivations in {self.name} leaves 64 bits", relation=self.name
+                )
+                raise PushOverflow(error, out[: -1 - done])
+            self._grow()
+        return out
+
+    def _grow(self) -> None:
+        a = self.arrays
+        if a.head[ROW_FREE] == NONE and a.head[ROWS] == len(a.rows):
+            size = _larger(len(a.rows))
+            names = ("rows", "first_support", "first_entry")
+            self.arrays = a = a._replace(**{name: grown(getattr(a, name), size) for name in names})
+            self._marks = np.zeros(size, np.int8)
+        if (a.head[LIVE] + 1) * 3 > a.slots.size * 2:
+            slots = np.full(a.slots.size * 2, NONE, np.int32)
+            kernels.rehash(a, slots)
+            self.arrays = a = a._replace(slots=slots)
+        if a.head[NODE_FREE] == NONE and a.head[NODES] == len(a.support_count):
+            size = _larger(len(a.support_count))
+            names = ("support_height", "support_count", "support_next")
+            self.arrays = a._replace(**{name: grown(getattr(a, name), size) for name in names})
+        if self._on_growth is not None:
+            self._on_growth(self)
+
+    # ---- entries
+
+    def settle(self, touched: I32, height: int, signed: bool) -> tuple[I32, I64, int, I32, I32]:
+        """What must change in the entries at `height`; see the kernel."""
+        result: tuple[I32, I64, int, I32, I32] = kernels.settle(self.arrays, touched, self._marks, height, signed)
+        return result
+
+    def change_entries(self, rows: I32, weights: I64, height: int, removals: int) -> None:
+        """Add `weights` to the entries of `rows` at `height`, here and in every index. `weights` is not kept."""
+        out_rows = np.empty(len(rows), np.int32)
+        ids = np.empty(len(rows), np.int32)
+        left = weights.copy()
+        if removals:
+            n = kernels.remove_entries(self.arrays, rows, left, height, out_rows, ids)
+            for ix in self.indexes.values():
+                ix.remove(self.arrays.rows, out_rows[:n], ids[:n])
+        if not removals or left.any():
+            self._reserve_entries(len(rows))
+            n = kernels.add_entries(self.arrays, rows, left, height, out_rows, ids)
+            for ix in self.indexes.values():
+                ix.add(self.arrays.rows, out_rows[:n], ids[:n], self.arrays.entry_hw)
+
+    def _reserve_entries(self, more: int) -> None:
+        a = self.arrays
+        capacity = len(a.entry_hw)
+        if self.entries + more <= capacity:
+            return
+        while capacity < self.entries + more:
+            capacity = _larger(capacity)
+        self.arrays = a._replace(entry_hw=grown(a.entry_hw, capacity), entry_next=grown(a.entry_next, capacity))
+        for ix in self.indexes.values():
+            ix.hold_entries(capacity)
+        if self._on_growth is not None:
+            self._on_growth(self)
+
+    def list_entries(self) -> tuple[I32, I32, I32]:
+        """(rows, entry ids, height * 2 + sign) of all entries."""
+        rows, ids, hw = (np.empty(self.entries, np.int32) for _ in range(3))
+        kernels.list_entries(self.arrays, rows, ids, hw)
+        return rows, ids, hw
+
+    # ---- indexes
+
+    def add_index(self, columns: tuple[int, ...]) -> None:
+        """Build the index over `columns` from the entries, if it is not there."""
+        if columns in self.indexes:
+            return
+        ix = Index(self.arity, columns, len(self.arrays.entry_hw))
+        rows, ids, _ = self.list_entries()
+        ix.add(self.arrays.rows, rows, ids, self.arrays.entry_hw)
+        self.indexes[columns] = ix
+        if self._on_growth is not None:
+            self._on_growth(self)
+
+    # ---- reading
+
+    def rows_of(self, codes: I64) -> I32:
+        """The row of each tuple, or NONE."""
+        out = np.empty(len(codes), np.int32)
+        kernels.look_up(self.arrays, codes, out)
+        return out
+
+    def all_rows(self) -> I32:
+        """All rows in use, ascending."""
+        out = np.empty(self.live, np.int32)
+        kernels.live_rows(self.arrays, out)
+        return out
+
+    def describe(self, rows: I32) -> tuple[I64, I64, I64]:
+        """(support at height 0, supports above summed, entries summed) of each row."""
+        asserted, derived, present = (np.empty(len(rows), np.int64) for _ in range(3))
+        kernels.describe(self.arrays, rows, asserted, derived, present)
+        return asserted, derived, present
+
+    def codes(self, rows: I32) -> I64:
+        """The tuples of `rows`, int64[n, arity], a copy."""
+        return np.take(self.arrays.rows, rows, axis=0)
+
+    # ---- dropping
+
+    def free(self, rows: I32) -> None:
+        """Drop the rows among `rows` that have neither support nor entry; an empty relation gives its memory back."""
+        kernels.free_rows(self.arrays, rows)
+        if self.live == 0 and len(self.arrays.rows) > 16:
+            self.clear()
+
+    def clear(self) -> None:
+        """Forget everything but which indexes there are."""
+        self.arrays = new_relation(self.arity)
+        self._marks = np.zeros(16, np.int8)
+        self.indexes = {columns: Index(self.arity, columns, 16) for columns in self.indexes}
+
+    # ---- state, for tests and checks
+
+    def supports(self) -> tuple[I32, I32, I64]:
+        """(row, height, count) of every support."""
+        rows = self.all_rows()
+        nodes = int(self.arrays.head[NODES_USED])
+        at, heights, counts = np.empty(nodes, np.int32), np.empty(nodes, np.int32), np.empty(nodes, np.int64)
+        kernels.list_supports(self.arrays, rows, at, heights, counts)
+        return rows[at], heights, counts
+
+    def postings(self, columns: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int]]:
+        """(key, payload, entry id) of every posting of an index."""
+        a: IndexArrays = self.indexes[columns].arrays
+        used = [a.slots[s] for s in range(len(a.slots)) if a.slots[s] != NONE]
+        n = int(sum(int(a.key_count[key]) for key in used))
+        keys = np.empty((n, len(columns)), np.int64)
+        payload = np.empty((n, self.arity - len(columns)), np.int64)
+        entries = np.empty(n, np.int32)
+        index_kernels.list_postings(a, keys, payload, entries)
+        for key, rest, entry in zip(keys.tolist(), payload.tolist(), entries.tolist(), strict=True):
+            yield tuple(key), tuple(rest), entry
+
+
+def state_of(relation: Relation) -> Mapping[str, Any]:
+    """Facts, supports, entries and indexes of one relation in codes, in a canonical form."""
+    tuples = relation.arrays.rows
+    facts: dict[tuple[int, ...], int] = {}
+    supports: dict[tuple[int, ...], dict[int, int]] = {}
+    for row, height, count in zip(*(a.tolist() for a in relation.supports()), strict=True):
+        key = tuple(tuples[row].tolist())
+        supports.setdefault(key, {})[height] = count
+        if height == 0:
+            facts[key] = count
+    entries: dict[tuple[int, ...], dict[int, int]] = {}
+    for row, _, hw in zip(*(a.tolist() for a in relation.list_entries()), strict=True):
+        entries.setdefault(tuple(tuples[row].tolist()), {})[hw >> 1] = 1 - 2 * (hw & 1)
+    indexes: dict[tuple[int, ...], dict[tuple[int, ...], list[tuple[tuple[int, ...], int]]]] = {}
+    for columns in sorted(relation.indexes):
+        found = indexes.setdefault(columns, {})
+        for key, rest, entry in relation.postings(columns):
+            found.setdefault(key, []).append((rest, int(relation.arrays.entry_hw[entry])))
+        for postings in found.values():
+            postings.sort()
+    return {"facts": facts, "supports": supports, "entries": entries, "indexes": indexes}

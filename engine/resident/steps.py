@@ -1,0 +1,248 @@
+"""Run a bound plan over a batch of changed tuples: select, join step by step, hand the head's changes on.
+
+Results come in chunks, so that memory stays bounded however many derivations there are: a join stops after the group
+that fills a chunk, the rest of the plan runs on it, and then the join goes on. A join that meets many postings is
+shared among threads by ranges of groups; the kernels release the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.errors import WeightOverflowError
+from engine.resident import join as kernels
+from engine.resident.bound import BoundPlan, BoundStep
+from engine.resident.layout import I8, I32, I64, RelationArrays
+from engine.resident.relation import Index, Relation
+
+CHUNK = 1 << 20
+"""Rows after which a join hands on what it has."""
+SPAN = 1 << 22
+"""The dense accumulator's largest range: 13 bytes each for every thread."""
+PARALLEL = 1 << 21
+"""Postings from which a join is shared among threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Changed tuples: codes int64[n, arity], heights int32[n], weights int64[n]; one element stands for all."""
+
+    codes: I64
+    heights: I32
+    weights: I64
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+class BatchIndex:
+    """An index over a batch, for atoms that see the collection with (or without) the batch."""
+
+    def __init__(self, batch: Batch, columns: tuple[int, ...]) -> None:
+        n = len(batch)
+        hw = np.broadcast_to(batch.heights * 2, n).astype(np.int32)
+        hw += np.broadcast_to(batch.weights < 0, n)
+        ids = np.arange(n, dtype=np.int32)
+        # A weight of 2 or -2 turns an entry round: two postings.
+        twice = np.flatnonzero(np.broadcast_to(np.abs(batch.weights) == 2, n)).astype(np.int32)
+        self.entry_hw = np.concatenate((hw, hw[twice]))
+        rows = np.concatenate((ids, twice))
+        self.index = Index(batch.codes.shape[1], columns, len(rows), 16)
+        self.index.add(batch.codes, rows, np.arange(len(rows), dtype=np.int32), self.entry_hw)
+        self.low = batch.codes.min(axis=0, initial=np.iinfo(np.int64).max)
+        self.high = batch.codes.max(axis=0, initial=np.iinfo(np.int64).min)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a step joins with: an index and its relation's arrays, or a batch's; `sign` multiplies the weights."""
+
+    index: Index | None
+    relation: RelationArrays | None
+    entry_hw: I32
+    low: I64
+    high: I64
+    use_heights: bool
+    sign: int
+
+    @classmethod
+    def main(cls, relation: Relation, columns: tuple[int, ...] | None, use_heights: bool) -> Target:
+        """The relation itself. `columns=None`: whole tuples."""
+        a = relation.arrays
+        ix = None if columns is None else relation.indexes[columns]
+        return cls(ix, a if ix is None else None, a.entry_hw, a.low, a.high, use_heights, 1)
+
+    @classmethod
+    def batch(cls, batch: BatchIndex, use_heights: bool, sign: int) -> Target:
+        """The batch alone, added (+1) or taken away (-1)."""
+        return cls(batch.index, None, batch.entry_hw, batch.low, batch.high, use_heights, sign)
+
+
+Targets = Callable[[BoundStep], list[Target]]
+Charge = Callable[[int], None]
+Emit = Callable[[BoundPlan, I64, I32, I64], None]
+
+
+class Scratch:
+    """The arrays of one thread's dense accumulator, zero between uses."""
+
+    def __init__(self) -> None:
+        self.sums: I64 = np.zeros(0, np.int64)
+        self.marks: I8 = np.zeros(0, np.int8)
+        self.touched: I32 = np.zeros(0, np.int32)
+
+    def of(self, span: int) -> tuple[I64, I8, I32]:
+        if len(self.sums) < span:
+            size = max(1024, 1 << (span - 1).bit_length())
+            self.sums, self.marks = np.zeros(size, np.int64), np.zeros(size, np.int8)
+            self.touched = np.empty(size, np.int32)
+        return self.sums[:span], self.marks[:span], self.touched[:span]
+
+    def reset(self) -> None:
+        """Forget the arrays: after an error they may not be zero."""
+        self.__init__()  # type: ignore[misc]  # the same fresh arrays as at the start
+
+
+class Runner:
+    """Executes bound plans. Holds scratch memory and threads, no state of the program."""
+
+    def __init__(self, threads: int) -> None:
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._scratch = [Scratch() for _ in range(max(1, threads))]
+
+    def memory(self) -> int:
+        """Bytes of the accumulators."""
+        return sum(s.sums.nbytes + s.marks.nbytes + s.touched.nbytes for s in self._scratch)
+
+    def run(self, plan: BoundPlan, batch: Batch, targets: Targets, charge: Charge, emit: Emit) -> None:
+        """Start `plan` with `batch`; `emit` gets (plan, head codes, body heights, weights) chunk by chunk."""
+        start = plan.start
+        table: tuple[I64, I32, I64]
+        if start.trivial:
+            table = batch.codes, batch.heights, batch.weights
+        else:
+            table = kernels.select(
+                batch.codes, batch.heights, batch.weights, start.constants, start.equal, start.columns
+            )
+        if not len(table[0]):
+            return
+        try:
+            self._run(plan, table, targets, charge, emit)
+        except BaseException:
+            for scratch in self._scratch:
+                scratch.reset()
+            raise
+
+    def _run(
+        self, plan: BoundPlan, table: tuple[I64, I32, I64], targets: Targets, charge: Charge, emit: Emit
+    ) -> None:
+        if not plan.steps:
+            charge(len(table[0]))
+        # Depth first through the steps, without recursion: a rule's body may be long.
+        stack = [iter((table,))]
+        while stack:
+            bindings = next(stack[-1], None)
+            if bindings is None:
+                stack.pop()
+            elif not len(bindings[0]):
+                continue
+            elif len(stack) <= len(plan.steps):
+                step = plan.steps[len(stack) - 1]
+                stack.append(self._step(step, bindings, targets(step), charge))
+            else:
+                emit(plan, _head(plan, bindings[0]), bindings[1], bindings[2])
+
+    def _step(
+        self, step: BoundStep, bindings: tuple[I64, I32, I64], targets: list[Target], charge: Charge
+    ) -> Iterator[tuple[I64, I32, I64]]:
+        for target in targets:
+            if target.index is not None:
+                yield from self._join(step, target.index, target, bindings, charge)
+            else:
+                assert target.relation is not None
+                charge(len(bindings[0]))
+                yield kernels.check(
+                    target.relation, *bindings, step.sources, step.constants, step.carry, target.use_heights, target.sign
+                )
+
+    def _join(
+        self, step: BoundStep, index: Index, target: Target, bindings: tuple[I64, I32, I64], charge: Charge
+    ) -> Iterator[tuple[I64, I32, I64]]:
+        ix = index.arrays
+        table, heights, weights = bindings
+        found, total = kernels.probe(ix, table, step.sources, step.constants)
+        if total == 0:
+            return
+        charge(total)
+        shape = (step.carry, step.payload, step.equal, target.use_heights, target.sign)
+        if not step.consolidate:
+            begin = 0
+            while begin < len(table):
+                *chunk, begin = kernels.expand(ix, target.entry_hw, *bindings, found, begin, *shape, CHUNK)
+                yield chunk[0], chunk[1], chunk[2]
+            return
+        order, starts, work = kernels.group(ix, table, heights, found, step.carry)
+        low, span = _range(step, target)
+        arguments = (ix, target.entry_hw, table, heights, weights, found, order, starts, work)
+
+
+        def accumulate(scratch: Scratch, begin: int, end: int) -> tuple[tuple[I64, I32, I64], int]:
+            codes, out_heights, out_weights, following, overflow = kernels.accumulate(
+                *arguments, begin, end, *shape, low, *scratch.of(span), CHUNK
+            )
+            if overflow:
+                raise WeightOverflowError("a number of derivations could leave 64 bits", relation=step.relation)
+            return (codes, out_heights, out_weights), following
+
+        shares = len(self._scratch) if total >= PARALLEL else 1
+        yield from self._accumulate(accumulate, _split(work, shares))
+
+    def _accumulate(
+        self,
+        accumulate: Callable[[Scratch, int, int], tuple[tuple[I64, I32, I64], int]],
+        ranges: list[tuple[int, int]],
+    ) -> Iterator[tuple[I64, I32, I64]]:
+        """Run `accumulate` over ranges of groups, a thread each, one chunk of each range at a time."""
+        while ranges:
+            if len(ranges) == 1 or self._pool is None:
+                results = [accumulate(self._scratch[0], *ranges[0])]
+            else:
+                results = list(self._pool.map(accumulate, self._scratch, *zip(*ranges, strict=True)))
+            for chunk, _ in results:
+                yield chunk
+            ranges = [
+                (following, end) for (_, following), (_, end) in zip(results, ranges, strict=False) if following < end
+            ] + ranges[len(results) :]
+
+
+def _split(work: I64, shares: int) -> list[tuple[int, int]]:
+    """At most `shares` ranges of groups with about the same number of postings each."""
+    groups = len(work)
+    if shares == 1 or groups < shares:
+        return [(0, groups)]
+    done = np.cumsum(work)
+    cuts = np.searchsorted(done, done[-1] * np.arange(1, shares) / shares) + 1
+    bounds = np.unique(np.concatenate(([0], cuts, [groups])))
+    return [(int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+def _range(step: BoundStep, target: Target) -> tuple[int, int]:
+    """The smallest code of the kept column and the size of its range; size 0 where the accumulator is a hash table."""
+    if len(step.kept_columns) != 1:
+        return 0, 0
+    low, high = int(target.low[step.kept_columns[0]]), int(target.high[step.kept_columns[0]])
+    span = high - low + 1
+    return (low, span) if 0 < span <= SPAN else (0, 0)
+
+
+def _head(plan: BoundPlan, codes: I64) -> I64:
+    if plan.sources is None:
+        return codes
+    head = np.empty((len(codes), len(plan.sources)), np.int64)
+    for column, source in enumerate(plan.sources.tolist()):
+        head[:, column] = codes[:, source] if source >= 0 else plan.constants[-1 - source]
+    return head

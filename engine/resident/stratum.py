@@ -1,0 +1,209 @@
+"""One stratum through one epoch: nested time, compacted to heights (design: maintenance inside a recursive stratum).
+
+In: the net changes of the lower strata, the rules that appeared or disappeared, the changes of asserted facts. Out:
+the stratum's supports, entries and indexes are those of the new program over the new facts.
+
+Order: first the lower relations' changes through the old rules, one relation after the other (an atom sees a relation
+new once its change has been through); then whole rules, with weight +1 or -1, over the new lower relations and the
+own ones as they still are; then, in ascending height, the entries that the pushed supports call for. A derivation is
+pushed to the head's supports at once, also when its height is still to come: at height k only supports up to k
+count, and all of those are complete when k is reached.
+
+Every loop here is over strata, rules, heights and batches; the work for tuples is in kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+import numpy as np
+
+from engine.circuit.circuit import Stratum
+from engine.resident.bound import BoundPlan, BoundStep
+from engine.resident.layout import I32, I64
+from engine.resident.meter import Meter
+from engine.resident.relation import ONE, PushOverflow, Relation
+from engine.resident.steps import Batch, BatchIndex, Runner, Target
+
+GROUND = np.zeros(1, np.int32)
+"""Height 0, for all."""
+
+Journal = dict[str, "Changes"]
+
+
+class Changes:
+    """What an epoch did to one relation: enough to undo it, and to tell it. `fresh`: it was empty before.
+
+    pushes: (rows, heights, weights) of supports. entries: (rows, weights, height).
+    """
+
+    def __init__(self, fresh: bool) -> None:
+        self.fresh = fresh
+        self.pushes: list[tuple[I32, I32, I64]] = []
+        self.entries: list[tuple[I32, I64, int]] = []
+
+
+class StratumRun:
+    """The work on one stratum. `bound[id]` are the plans of a rule, by body atom."""
+
+    def __init__(
+        self,
+        stratum: Stratum,
+        relations: Mapping[str, Relation],
+        bound: Mapping[str, tuple[BoundPlan, ...]],
+        runner: Runner,
+        meter: Meter,
+        journal: Journal,
+    ) -> None:
+        self._stratum = stratum
+        self._own = frozenset(stratum.relations)
+        self._relations = relations
+        self._bound = bound
+        self._runner = runner
+        self._meter = meter
+        self._journal = journal
+        self._schedule: dict[int, dict[str, list[I32]]] = {}
+
+    # ---- the three sources of change
+
+    def lower_changes(self, deltas: Mapping[str, Batch], rules: Iterable[str]) -> None:
+        """Carry the net changes of lower relations through `rules` (ids of the rules that were there before)."""
+        plans: dict[str, list[BoundPlan]] = {}
+        for rule in rules:
+            for plan in self._bound[rule]:
+                if plan.start.relation in deltas and plan.start.relation not in self._own:
+                    plans.setdefault(plan.start.relation, []).append(plan)
+        order = sorted(plans)
+        indexes: dict[tuple[str, tuple[int, ...]], BatchIndex] = {}
+        for place, relation in enumerate(order):
+            to_come = frozenset(order[place + 1 :])
+
+            def targets(step: BoundStep, relation: str = relation, to_come: frozenset[str] = to_come) -> list[Target]:
+                main = [self._main(step)]
+                if step.relation in to_come or (step.relation == relation and not step.before):
+                    main.append(_batch_target(indexes, step, deltas[step.relation], False, -1))
+                return main
+
+            for plan in plans[relation]:
+                self._runner.run(plan, deltas[relation], targets, self._meter.charge, self._emit)
+
+    def whole_rule(self, rule: str, weight: int) -> None:
+        """Add all derivations of a rule over the collections as they are, times `weight`."""
+        plans = self._bound[rule]
+        if not plans:
+            return
+        smallest = min(plans, key=lambda plan: self._relations[plan.start.relation].entries)
+        relation = self._relations[smallest.start.relation]
+        if not relation.entries:
+            return
+        rows, _, hw = relation.list_entries()
+        weights = (weight * (1 - 2 * (hw & 1))).astype(np.int64) if relation.negative else ONE * weight
+        heights = hw >> 1 if relation.name in self._own else GROUND
+        batch = Batch(relation.codes(rows), heights, weights)
+        self._runner.run(smallest, batch, lambda step: [self._main(step)], self._meter.charge, self._emit)
+
+    def assert_facts(self, relation: str, codes: I64, weights: I64) -> None:
+        """Add `weights` to the asserted weights of the tuples."""
+        self._push(relation, codes, GROUND, weights)
+
+    # ---- heights
+
+    def ascend(self) -> None:
+        """Bring entries, and whatever follows from them, up to date with the supports, height by height."""
+        while self._schedule:
+            height = min(self._schedule)
+            self._meter.height(height, self._stratum)
+            changes = {}
+            for name, rows in sorted(self._schedule.pop(height).items()):
+                relation = self._relations[name]
+                touched = rows[0] if len(rows) == 1 else np.concatenate(rows)
+                changed, weights, removals, later, heights = relation.settle(touched, height, self._stratum.signed)
+                if len(later):
+                    self._look_later(name, later, heights)
+                if len(changed):
+                    changes[name] = (changed, weights, removals)
+            for name, (changed, weights, removals) in changes.items():
+                self._apply(name, changed, weights, removals, height)
+
+    def _apply(self, name: str, changed: I32, weights: I64, removals: int, height: int) -> None:
+        """One relation's batch of entry changes at one height, through every plan that starts at it."""
+        relation = self._relations[name]
+        early, mixed, late = self._plans_from(name)
+        if early or mixed or late:
+            one = removals == 0 and not self._stratum.signed
+            batch = Batch(relation.codes(changed), np.array([height], np.int32), ONE if one else weights)
+            run = partial(self._runner.run, charge=self._meter.charge, emit=self._emit)
+            for plan in early:
+                run(plan, batch, lambda step: [self._main(step)])
+            indexes: dict[tuple[str, tuple[int, ...]], BatchIndex] = {}
+
+            def targets(step: BoundStep) -> list[Target]:
+                main = [self._main(step)]
+                if step.relation == name and step.before:
+                    main.append(_batch_target(indexes, step, batch, True, 1))
+                return main
+
+            for plan in mixed:
+                run(plan, batch, targets)
+        changes = self._journal[name]
+        changes.entries.append((changed, weights, height))
+        relation.change_entries(changed, weights, height, removals)
+        if late:
+            for plan in late:
+                run(plan, batch, lambda step: [self._main(step)])
+
+    def _plans_from(self, name: str) -> tuple[list[BoundPlan], list[BoundPlan], list[BoundPlan]]:
+        """The plans that start at a relation, by what their other atoms of it see: the old collection, both, the new."""
+        early, mixed, late = [], [], []
+        for rule in self._stratum.rules:
+            for plan in self._bound[rule.id]:
+                if plan.start.relation == name:
+                    same = {step.before for step in plan.steps if step.relation == name}
+                    (mixed if len(same) == 2 else late if True in same else early).append(plan)
+        return early, mixed, late
+
+    # ---- pushing supports
+
+    def _emit(self, plan: BoundPlan, codes: I64, heights: I32, weights: I64) -> None:
+        self._push(plan.head, codes, heights + 1, weights)
+
+    def _push(self, name: str, codes: I64, heights: I32, weights: I64) -> None:
+        relation = self._relations[name]
+        changes = self._journal[name]
+        try:
+            rows = relation.push(codes, heights, weights)
+        except PushOverflow as stop:
+            n = len(stop.rows)
+            if not changes.fresh and n:
+                changes.pushes.append((stop.rows, heights[:n], weights[:n]))
+            raise stop.error from None
+        if not changes.fresh:
+            changes.pushes.append((rows, heights, weights))
+        self._meter.tuples(relation, self._stratum)
+        self._look_later(name, rows, heights)
+
+    def _look_later(self, name: str, rows: I32, heights: I32) -> None:
+        """Put rows on the schedule at their heights."""
+        first = int(heights[0])
+        if heights.size == 1 or (heights == first).all():
+            self._schedule.setdefault(first, {}).setdefault(name, []).append(rows)
+            return
+        order = np.argsort(heights, kind="stable")
+        ordered = heights[order]
+        cuts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+        for part in np.split(order, cuts):
+            self._schedule.setdefault(int(heights[part[0]]), {}).setdefault(name, []).append(rows[part])
+
+    def _main(self, step: BoundStep) -> Target:
+        return Target.main(self._relations[step.relation], step.columns, step.relation in self._own)
+
+
+def _batch_target(
+    indexes: dict[tuple[str, tuple[int, ...]], BatchIndex], step: BoundStep, batch: Batch, use_heights: bool, sign: int
+) -> Target:
+    columns = step.every_column if step.columns is None else step.columns
+    found = indexes.get((step.relation, columns))
+    if found is None:
+        found = indexes[step.relation, columns] = BatchIndex(batch, columns)
+    return Target.batch(found, use_heights, sign)

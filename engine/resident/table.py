@@ -1,0 +1,406 @@
+"""Kernels over one relation: rows, supports by height, entries.
+
+    support[height]   signed number of derivations of that height
+    present(k)        the supports up to k sum to more than zero
+    entry at k        present(k) - present(k - 1), one of -1, 0, +1
+
+Every kernel that takes from a pool can stop for want of room: it returns how far it came, the caller grows the
+arrays and calls again from there. A weight overflow returns -1 - i for the offending i, with everything before i
+done (and undone by the caller's log). Ids are int32, codes and counts int64.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numba import types
+
+from engine.resident.hashing import hash_row
+from engine.resident.layout import (
+    ASSERTED,
+    ENTRIES,
+    ENTRIES_USED,
+    ENTRY_FREE,
+    FREE,
+    LIVE,
+    NEGATIVE,
+    NODE_FREE,
+    NODES,
+    NODES_USED,
+    NONE,
+    RELATION,
+    ROW_FREE,
+    ROWS,
+)
+
+I64_1, I64_2 = types.int64[::1], types.int64[:, ::1]
+I32_1, I8_1 = types.int32[::1], types.int8[::1]
+_MAX = np.iinfo(np.int64).max
+_MIN = np.iinfo(np.int64).min
+
+
+@numba.njit(inline="always")
+def find(r, table, i):
+    """The slot of row i of `table`: its row's slot, or the empty one where it would go."""
+    arity = r.rows.shape[1]
+    mask = r.slots.size - 1
+    slot = np.int64(hash_row(table, i, arity)) & mask
+    while True:
+        row = r.slots[slot]
+        if row == NONE:
+            return slot
+        same = True
+        for c in range(arity):
+            if r.rows[row, c] != table[i, c]:
+                same = False
+                break
+        if same:
+            return slot
+        slot = (slot + 1) & mask
+
+
+@numba.njit(types.void(RELATION, I32_1), cache=True, nogil=True)
+def rehash(r, slots):
+    """Fill the empty table `slots` (a power of two) with the rows in use."""
+    arity = r.rows.shape[1]
+    mask = slots.size - 1
+    for row in range(r.head[ROWS]):
+        if r.first_entry[row] != FREE:
+            slot = np.int64(hash_row(r.rows, row, arity)) & mask
+            while slots[slot] != NONE:
+                slot = (slot + 1) & mask
+            slots[slot] = row
+
+
+@numba.njit(types.int64(RELATION, I64_2, I32_1, I64_1, I32_1, types.int64), cache=True, nogil=True)
+def push(r, tuples, heights, weights, out, begin):
+    """support[heights[i]] of tuples[i] += weights[i]; rows are made as needed. out[i] becomes the row id.
+
+    `heights` and `weights` may have one element, which then holds for all. Costs one random access to the table,
+    the row, and the node each.
+    """
+    arity = r.rows.shape[1]
+    one_height, one_weight = heights.size == 1, weights.size == 1
+    for i in range(begin, tuples.shape[0]):
+        # Room for one row (and its table slot) and one node.
+        if r.head[NODE_FREE] == NONE and r.head[NODES] == r.support_count.size:
+            return i
+        slot = find(r, tuples, i)
+        row = r.slots[slot]
+        if row == NONE:
+            if r.head[ROW_FREE] != NONE:
+                row = np.int32(r.head[ROW_FREE])
+                r.head[ROW_FREE] = r.first_support[row]
+            else:
+                if r.head[ROWS] == r.rows.shape[0]:
+                    return i
+                row = np.int32(r.head[ROWS])
+                r.head[ROWS] += 1
+            if (r.head[LIVE] + 1) * 3 > r.slots.size * 2:
+                # Give the row back: the table must grow first.
+                r.first_support[row] = r.head[ROW_FREE]
+                r.first_entry[row] = FREE
+                r.head[ROW_FREE] = row
+                return i
+            for c in range(arity):
+                code = tuples[i, c]
+                r.rows[row, c] = code
+                if code < r.low[c]:
+                    r.low[c] = code
+                if code > r.high[c]:
+                    r.high[c] = code
+            r.first_support[row] = NONE
+            r.first_entry[row] = NONE
+            r.slots[slot] = row
+            r.head[LIVE] += 1
+        out[i] = row
+        height = heights[0] if one_height else heights[i]
+        weight = weights[0] if one_weight else weights[i]
+        before = np.int32(NONE)
+        node = r.first_support[row]
+        while node != NONE and r.support_height[node] != height:
+            before = node
+            node = r.support_next[node]
+        if node == NONE:
+            if weight == 0:
+                continue
+            if r.head[NODE_FREE] != NONE:
+                node = np.int32(r.head[NODE_FREE])
+                r.head[NODE_FREE] = r.support_next[node]
+            else:
+                node = np.int32(r.head[NODES])
+                r.head[NODES] += 1
+            r.support_height[node] = height
+            r.support_count[node] = weight
+            r.support_next[node] = r.first_support[row]
+            r.first_support[row] = node
+            r.head[NODES_USED] += 1
+            if height == 0:
+                r.head[ASSERTED] += 1
+        else:
+            count = r.support_count[node]
+            if (weight > 0 and count > _MAX - weight) or (weight < 0 and count < _MIN - weight):
+                return -1 - i
+            count += weight
+            if count != 0:
+                r.support_count[node] = count
+            else:
+                if before == NONE:
+                    r.first_support[row] = r.support_next[node]
+                else:
+                    r.support_next[before] = r.support_next[node]
+                r.support_next[node] = r.head[NODE_FREE]
+                r.head[NODE_FREE] = node
+                r.head[NODES_USED] -= 1
+                if height == 0:
+                    r.head[ASSERTED] -= 1
+    return tuples.shape[0]
+
+
+@numba.njit(
+    types.Tuple((I32_1, I64_1, types.int64, I32_1, I32_1))(RELATION, I32_1, I8_1, types.int32, types.boolean),
+    cache=True,
+    nogil=True,
+)
+def settle(r, touched, marks, k, signed):
+    """Which entries at height k must change so that they are `distinct` of the supports, differentiated.
+
+    touched: row ids, repeats allowed. marks: scratch, one byte a row, all zero before and after. Returns
+    (rows, weights, removals, later, later_heights): what to add to the entry at k of each row (1, -1, 2 or -2), how
+    many of them have an entry at k now, and the rows to look at again at a larger height. In an unsigned stratum
+    supports are never negative once complete and a tuple has one entry, so fewer heights need a look.
+    """
+    out = np.empty(touched.size, np.int32)
+    weights = np.empty(touched.size, np.int64)
+    later = np.empty(16, np.int32)
+    later_heights = np.empty(16, np.int32)
+    n = m = removals = 0
+    for row in touched:
+        if marks[row] != 0:
+            continue
+        marks[row] = 1
+        below, upto = np.int64(0), np.int64(0)
+        nearest = np.int32(-1)
+        nodes = 0
+        node = r.first_support[row]
+        while node != NONE:
+            height = r.support_height[node]
+            if height <= k:
+                upto += r.support_count[node]
+                if height < k:
+                    below += r.support_count[node]
+            else:
+                nodes += 1
+                if nearest == -1 or height < nearest:
+                    nearest = height
+            node = r.support_next[node]
+        have = 0
+        entry = r.first_entry[row]
+        while entry != NONE:
+            hw = r.entry_hw[entry]
+            if hw >> 1 == k:
+                have += 1 - 2 * (hw & 1)
+            elif hw >> 1 > k:
+                nodes += 1
+            entry = r.entry_next[entry]
+        want = (1 if upto > 0 else 0) - (1 if below > 0 else 0)
+        if want != have:
+            out[n] = row
+            weights[n] = want - have
+            n += 1
+            if have != 0:
+                removals += 1
+        if nodes == 0:
+            continue
+        while m + nodes > later.size:
+            later = np.concatenate((later, np.empty(later.size, np.int32)))
+            later_heights = np.concatenate((later_heights, np.empty(later_heights.size, np.int32)))
+        entry = r.first_entry[row]
+        while entry != NONE:
+            hw = r.entry_hw[entry]
+            if hw >> 1 > k:
+                later[m] = row
+                later_heights[m] = hw >> 1
+                m += 1
+            entry = r.entry_next[entry]
+        if signed:
+            node = r.first_support[row]
+            while node != NONE:
+                if r.support_height[node] > k:
+                    later[m] = row
+                    later_heights[m] = r.support_height[node]
+                    m += 1
+                node = r.support_next[node]
+        elif upto <= 0 and nearest != -1:
+            later[m] = row
+            later_heights[m] = nearest
+            m += 1
+    for row in touched:
+        marks[row] = 0
+    return out[:n], weights[:n], removals, later[:m], later_heights[:m]
+
+
+@numba.njit(
+    types.int64(RELATION, I32_1, I64_1, types.int32, I32_1, I32_1), cache=True, nogil=True
+)
+def remove_entries(r, rows, weights, k, out_rows, out_entries):
+    """Take away the entries at height k that the change leaves out or turns round; returns how many.
+
+    Their ids stand in out_entries (for the indexes) and are free for reuse from now on.
+    """
+    n = 0
+    for i in range(rows.size):
+        row = rows[i]
+        before = np.int32(NONE)
+        entry = r.first_entry[row]
+        while entry != NONE and r.entry_hw[entry] >> 1 != k:
+            before = entry
+            entry = r.entry_next[entry]
+        if entry == NONE:
+            continue
+        if before == NONE:
+            r.first_entry[row] = r.entry_next[entry]
+        else:
+            r.entry_next[before] = r.entry_next[entry]
+        if r.entry_hw[entry] & 1:
+            r.head[NEGATIVE] -= 1
+        r.entry_next[entry] = r.head[ENTRY_FREE]
+        r.head[ENTRY_FREE] = entry
+        r.head[ENTRIES_USED] -= 1
+        out_rows[n] = row
+        out_entries[n] = entry
+        # What is left of the change, for `add_entries`: from the removed weight to the wanted one.
+        weights[i] += 1 - 2 * (r.entry_hw[entry] & 1)
+        n += 1
+    return n
+
+
+@numba.njit(
+    types.int64(RELATION, I32_1, I64_1, types.int32, I32_1, I32_1), cache=True, nogil=True
+)
+def add_entries(r, rows, weights, k, out_rows, out_entries):
+    """Add an entry at height k of weight weights[i] (1, -1, or 0 for none); returns how many were added.
+
+    Runs after `remove_entries` of the same batch; the caller has reserved room for rows.size entries.
+    """
+    n = 0
+    for i in range(rows.size):
+        if weights[i] == 0:
+            continue
+        row = rows[i]
+        if r.head[ENTRY_FREE] != NONE:
+            entry = np.int32(r.head[ENTRY_FREE])
+            r.head[ENTRY_FREE] = r.entry_next[entry]
+        else:
+            entry = np.int32(r.head[ENTRIES])
+            r.head[ENTRIES] += 1
+        r.head[ENTRIES_USED] += 1
+        if weights[i] < 0:
+            r.head[NEGATIVE] += 1
+        r.entry_hw[entry] = k * 2 + (1 if weights[i] < 0 else 0)
+        r.entry_next[entry] = r.first_entry[row]
+        r.first_entry[row] = entry
+        out_rows[n] = row
+        out_entries[n] = entry
+        n += 1
+    return n
+
+
+@numba.njit(types.int64(RELATION, I32_1, I32_1, I32_1), cache=True, nogil=True)
+def list_entries(r, out_rows, out_entries, out_hw):
+    """All entries: row, id and height-weight. The arrays hold head[ENTRIES_USED]."""
+    n = 0
+    for row in range(r.head[ROWS]):
+        entry = r.first_entry[row]
+        if entry == FREE:
+            continue
+        while entry != NONE:
+            out_rows[n] = row
+            out_entries[n] = entry
+            out_hw[n] = r.entry_hw[entry]
+            n += 1
+            entry = r.entry_next[entry]
+    return n
+
+
+@numba.njit(types.void(RELATION, I32_1, I64_1, I64_1, I64_1), cache=True, nogil=True)
+def describe(r, rows, asserted, derived, present):
+    """For each row: support at height 0, supports above it summed up, entries summed up."""
+    for i in range(rows.size):
+        a, d, p = np.int64(0), np.int64(0), np.int64(0)
+        node = r.first_support[rows[i]]
+        while node != NONE:
+            if r.support_height[node] == 0:
+                a += r.support_count[node]
+            else:
+                d += r.support_count[node]
+            node = r.support_next[node]
+        entry = r.first_entry[rows[i]]
+        while entry != NONE:
+            p += 1 - 2 * (r.entry_hw[entry] & 1)
+            entry = r.entry_next[entry]
+        asserted[i], derived[i], present[i] = a, d, p
+
+
+@numba.njit(types.void(RELATION, I64_2, I32_1), cache=True, nogil=True)
+def look_up(r, tuples, out):
+    """The row id of each tuple, or NONE."""
+    for i in range(tuples.shape[0]):
+        out[i] = r.slots[find(r, tuples, i)]
+
+
+@numba.njit(types.int64(RELATION, I32_1), cache=True, nogil=True)
+def live_rows(r, out):
+    """All rows in use, ascending; `out` holds head[LIVE]."""
+    n = 0
+    for row in range(r.head[ROWS]):
+        if r.first_entry[row] != FREE:
+            out[n] = row
+            n += 1
+    return n
+
+
+@numba.njit(types.int64(RELATION, I32_1), cache=True, nogil=True)
+def free_rows(r, rows):
+    """Drop those of `rows` that have neither support nor entry; returns how many went.
+
+    Deleting from an open-addressing table moves later members of the same run back (no tombstones), so a table
+    that shrinks stays as fast as a new one. An id may stand in `rows` twice.
+    """
+    arity = r.rows.shape[1]
+    mask = r.slots.size - 1
+    n = 0
+    for row in rows:
+        if r.first_entry[row] != NONE or r.first_support[row] != NONE:
+            continue
+        hole = find(r, r.rows, row)
+        slot = (hole + 1) & mask
+        while r.slots[slot] != NONE:
+            home = np.int64(hash_row(r.rows, r.slots[slot], arity)) & mask
+            # May the member at `slot` move to the hole? Only if its home is not between the two.
+            if ((slot - home) & mask) >= ((slot - hole) & mask):
+                r.slots[hole] = r.slots[slot]
+                hole = slot
+            slot = (slot + 1) & mask
+        r.slots[hole] = NONE
+        r.first_entry[row] = FREE
+        r.first_support[row] = r.head[ROW_FREE]
+        r.head[ROW_FREE] = row
+        r.head[LIVE] -= 1
+        n += 1
+    return n
+
+
+@numba.njit(types.int64(RELATION, I32_1, I32_1, I32_1, I64_1), cache=True, nogil=True)
+def list_supports(r, rows, out, heights, counts):
+    """Every support of `rows`: position in `rows`, height, count; the arrays hold head[NODES_USED]."""
+    n = 0
+    for i in range(rows.size):
+        node = r.first_support[rows[i]]
+        while node != NONE:
+            out[n] = i
+            heights[n] = r.support_height[node]
+            counts[n] = r.support_count[node]
+            n += 1
+            node = r.support_next[node]
+    return n

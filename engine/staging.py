@@ -1,0 +1,298 @@
+"""From a client's transactions to what an epoch applies: checked, encoded, summed up.
+
+In: transactions, in log order. Out: the program after them and one Z-set of facts for each relation. Always: a
+transaction is staged whole or not at all, against the weights that the ones staged before it leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.errors import ArityError, InvalidValueError, NegativeWeightError
+from engine.language.schema import Column, ColumnType, Schema
+from engine.placement import Codes, Placement
+from engine.program import Program
+from engine.resident.relation import PushOverflow, Relation
+from engine.symbols import SymbolTable
+from engine.transaction import Mode, RuleChange, Transaction, Value
+from engine.values import column_types, decode, encode_column
+
+_GROUND = np.zeros(1, np.int32)
+_SHOWN = 10
+"""Offending tuples that an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactInput:
+    """Changes of one relation's facts: tuples of values, or int64[n, arity] numbers; weights int64[n] or int64[1]."""
+
+    relation: str
+    tuples: Sequence[Sequence[Value]] | Codes
+    weights: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A transaction with its facts as arrays."""
+
+    facts: tuple[FactInput, ...]
+    rules: tuple[RuleChange, ...]
+    declarations: str
+    mode: Mode
+    dry_run: bool
+
+    @classmethod
+    def of(cls, transaction: Transaction) -> Request:
+        facts = tuple(
+            FactInput(change.relation, change.tuples, np.array([change.weight], np.int64))
+            for change in transaction.facts
+            if len(change.tuples)
+        )
+        return cls(facts, transaction.rules, transaction.declarations, transaction.mode, transaction.dry_run)
+
+
+class Staging:
+    """The epoch to be: `program` and `facts` grow with each `add`."""
+
+    def __init__(self, program: Program, placement: Placement, symbols: SymbolTable) -> None:
+        self.program = program
+        self.facts: dict[str, list[tuple[Codes, npt.NDArray[np.int64]]]] = {}
+        self._before = program
+        self._placement = placement
+        self._symbols = symbols
+        self._tallies: dict[str, Relation] = {}
+
+    def add(self, request: Request) -> None:
+        """Stage one transaction.
+
+        Raises:
+            ZedlogError: it is refused; nothing of it is staged.
+        """
+        mark = len(self._symbols)
+        try:
+            self._add(request)
+        except BaseException:
+            self._symbols.truncate(mark)
+            raise
+
+    def _add(self, request: Request) -> None:
+        held = self._held()
+        program = self.program.changed(request.rules, request.declarations, request.mode, held)
+        staged: list[tuple[str, Codes, npt.NDArray[np.int64]]] = []
+        open_types = False
+        for change in request.facts:
+            schema = program.schemas.get(change.relation)
+            if schema is not None:
+                _check_arity(change, schema)
+            schema, types = _typed(change, schema)
+            if change.relation not in program.schemas or schema != program.schemas[change.relation]:
+                held[change.relation] = schema
+                open_types = True
+                # A later change of this transaction meets the types that this one fixed.
+                program = program.with_facts(held)
+            held.setdefault(change.relation, schema)
+            staged.append((change.relation, self._encode(change, types), change.weights))
+        if open_types:
+            program = program.with_facts(held)
+        self._check_arities(program)
+        sums = self._check_weights(request.mode, staged)
+        self.program = program
+        for relation, codes, weights in sums:
+            self._stage(relation, codes, weights)
+
+    def _held(self) -> dict[str, Schema]:
+        """The relations that hold facts, or will."""
+        return {
+            name: schema
+            for name, schema in self.program.schemas.items()
+            if name in self.facts or self._placement.count(name, "asserted")
+        }
+
+    def _check_arities(self, program: Program) -> None:
+        for name, schema in program.schemas.items():
+            old = self._before.schemas.get(name)
+            if old is not None and old.arity != schema.arity and self._placement.count(name, "all"):
+                raise ArityError(
+                    f"{name} still holds tuples of {old.arity} columns; remove its rules in a transaction of its own first",
+                    relation=name,
+                    expected=old.arity,
+                    got=schema.arity,
+                )
+
+    def _encode(self, change: FactInput, types: Sequence[ColumnType]) -> Codes:
+        if isinstance(change.tuples, np.ndarray):
+            return np.ascontiguousarray(change.tuples, np.int64)
+        codes = np.empty((len(change.tuples), len(types)), np.int64)
+        for position, values in enumerate(zip(*change.tuples, strict=True)):
+            codes[:, position] = encode_column(values, types[position], self._symbols)
+        return codes
+
+    # ---- weights
+
+    def _check_weights(
+        self, mode: Mode, staged: list[tuple[str, Codes, npt.NDArray[np.int64]]]
+    ) -> list[tuple[str, Codes, npt.NDArray[np.int64]]]:
+        """The transaction's changes with weights checked, in set mode replaced by what they come to."""
+        if mode == "set":
+            return self._as_sets(staged)
+        relations = {relation for relation, _, weights in staged if (weights < 0).any()}
+        for relation in relations:
+            tally = Relation(relation, next(c.shape[1] for r, c, _ in staged if r == relation))
+            for name, codes, weights in staged:
+                if name == relation:
+                    _push(tally, codes, weights)
+            rows = tally.all_rows()
+            change = tally.describe(rows)[0]
+            codes = tally.codes(rows)
+            now = self._weights(relation, codes)
+            wrong = np.flatnonzero((change < 0) & (now + np.minimum(change, 0) < 0))
+            if len(wrong):
+                raise self._negative(relation, codes[wrong[:_SHOWN]], now[wrong], change[wrong], len(wrong))
+        return staged
+
+    def _negative(self, relation: str, codes: Codes, now: Codes, change: Codes, number: int) -> NegativeWeightError:
+        schema = self.program.schemas.get(relation)
+        types = [column.type for column in schema.columns] if schema else [ColumnType.NUMBER] * codes.shape[1]
+        known = all(kind is not None for kind in types)
+        tuples = [list(t) for t in decode(codes, types, self._symbols)] if known else []
+        shown = ", ".join(f"{relation}({', '.join(map(_literal, t))})" for t in tuples) or relation
+        more = f" and {number - len(tuples)} more" if tuples and number > len(tuples) else ""
+        return NegativeWeightError(
+            f"the transaction would take the weight of {shown}{more} below zero",
+            relation=relation,
+            tuples=tuples,
+            weights=[int(w) for w in now[: len(tuples)]],
+            changes=[int(w) for w in change[: len(tuples)]],
+            number=number,
+        )
+
+    def _as_sets(
+        self, staged: list[tuple[str, Codes, npt.NDArray[np.int64]]]
+    ) -> list[tuple[str, Codes, npt.NDArray[np.int64]]]:
+        """In order: after a positive change a tuple has weight 1 or what it had, after a negative one 0."""
+        result: list[tuple[str, Codes, npt.NDArray[np.int64]]] = []
+        own: dict[str, Relation] = {}
+        for relation, codes, weights in staged:
+            weights = np.broadcast_to(weights, len(codes))
+            for positive in _runs(weights > 0):
+                part = codes[positive]
+                tally = Relation(relation, codes.shape[1])
+                _push(tally, part, np.ones(1, np.int64))
+                distinct = tally.codes(tally.all_rows())
+                earlier = own.setdefault(relation, Relation(relation, codes.shape[1]))
+                now = self._weights(relation, distinct) + _tallied(earlier, distinct)
+                change = np.where(now == 0, 1, 0) if weights[positive.start] > 0 else -now
+                moved = np.flatnonzero(change)
+                if len(moved):
+                    _push(earlier, distinct[moved], change[moved])
+                    result.append((relation, distinct[moved], change[moved]))
+        return result
+
+    def _weights(self, relation: str, codes: Codes) -> npt.NDArray[np.int64]:
+        """The asserted weights, with what is staged."""
+        weights = self._placement.asserted(relation, codes)
+        if relation in self.facts:
+            tally = self._tallies.get(relation)
+            if tally is None:
+                tally = self._tallies[relation] = Relation(relation, codes.shape[1])
+                for earlier, change in self.facts[relation]:
+                    _push(tally, earlier, change)
+            weights = weights + _tallied(tally, codes)
+        return weights
+
+    def _stage(self, relation: str, codes: Codes, weights: npt.NDArray[np.int64]) -> None:
+        self.facts.setdefault(relation, []).append((codes, weights))
+        if relation in self._tallies:
+            _push(self._tallies[relation], codes, weights)
+
+    def fact_deltas(self) -> dict[str, tuple[Codes, npt.NDArray[np.int64]]]:
+        """All staged facts as one Z-set for each relation."""
+        return {relation: _joined(parts) for relation, parts in self.facts.items()}
+
+
+def _joined(parts: list[tuple[Codes, npt.NDArray[np.int64]]]) -> tuple[Codes, npt.NDArray[np.int64]]:
+    if len(parts) == 1:
+        return parts[0]
+    weights = [np.broadcast_to(weights, len(codes)) for codes, weights in parts]
+    return np.concatenate([codes for codes, _ in parts]), np.concatenate(weights)
+
+
+def _runs(flags: npt.NDArray[np.bool_]) -> Iterable[slice]:
+    """The stretches of equal flags."""
+    cuts = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(flags)]
+    return (slice(a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if a < b)
+
+
+def _push(tally: Relation, codes: Codes, weights: npt.NDArray[np.int64]) -> None:
+    try:
+        tally.push(codes, _GROUND, weights)
+    except PushOverflow as stop:
+        raise stop.error from None
+
+
+def _tallied(tally: Relation, codes: Codes) -> npt.NDArray[np.int64]:
+    rows = tally.rows_of(codes)
+    known = np.flatnonzero(rows >= 0)
+    weights = np.zeros(len(codes), np.int64)
+    weights[known] = tally.describe(rows[known])[0]
+    return weights
+
+
+def _check_arity(change: FactInput, schema: Schema) -> None:
+    """Every tuple has as many values as the relation has columns."""
+    tuples = change.tuples
+    arity = schema.arity
+    if isinstance(tuples, np.ndarray):
+        wrong = None if tuples.shape[1] == arity else tuples[0].tolist()
+    else:
+        wrong = next((t for t in tuples if len(t) != arity), None)
+    if wrong is not None:
+        raise ArityError(
+            f"{schema} has {_columns(arity)}, but the tuple ({', '.join(map(_literal, wrong))}) has {len(wrong)}",
+            relation=change.relation,
+            expected=arity,
+            got=len(wrong),
+        )
+
+
+def _typed(change: FactInput, schema: Schema | None) -> tuple[Schema, tuple[ColumnType, ...]]:
+    """The schema with every type known, from the relation's and the tuples' values, and the types."""
+    arity = schema.arity if schema else len(change.tuples[0])
+    if schema is None:
+        schema = Schema(change.relation, tuple(Column(f"c{i}", None) for i in range(arity)))
+        _check_arity(change, schema)
+    if isinstance(change.tuples, np.ndarray):
+        # Numbers, unless the relation says otherwise: then the values of the array are checked like any others.
+        sample = [tuple(change.tuples[0].tolist())]
+        types = column_types(change.relation, sample, schema)
+    else:
+        types = column_types(change.relation, change.tuples, schema) if arity else ()
+    columns = tuple(Column(c.name, kind) for c, kind in zip(schema.columns, types, strict=True))
+    return Schema(schema.relation, columns, schema.declared), types
+
+
+def check_array(relation: str, tuples: object) -> None:
+    """An array of facts is int64[n, arity].
+
+    Raises:
+        InvalidValueError: it is of another shape or type.
+    """
+    if not isinstance(tuples, np.ndarray) or tuples.ndim != 2 or tuples.dtype.kind not in "iu":
+        raise InvalidValueError(f"facts of {relation} as an array must be integers of shape [n, arity]")
+    if tuples.dtype == np.uint64 and len(tuples) and tuples.max() > np.iinfo(np.int64).max:
+        raise InvalidValueError(f"a number in the facts of {relation} does not fit into 64 bits")
+
+
+def _literal(value: Value) -> str:
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _columns(arity: int) -> str:
+    return "1 column" if arity == 1 else f"{arity} columns"
+

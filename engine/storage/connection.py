@@ -1,0 +1,109 @@
+"""Connections to Redis, and the one place where redis-py's errors become ours.
+
+Neither side lets redis-py retry by itself: whether a command may be sent twice depends on the command, and
+only the caller knows. A connection that the server closed meanwhile is noticed and replaced before it is
+used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    ConnectionError,
+    MasterDownError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+)
+from redis.retry import Retry
+
+from engine.errors import InvalidRequestError, StorageUnavailableError
+
+# A command that moves some ten megabytes on a busy machine must not time out; a dead server is noticed by the
+# closed connection, not by this.
+SOCKET_TIMEOUT = 30.0
+CONNECT_TIMEOUT = 5.0
+# Of one asynchronous client. More would only queue in the server, which does one command at a time.
+ASYNC_CONNECTIONS = 32
+
+# Answers of a server that is there, but cannot serve now: starting, failing over, disk full, in a long
+# script.
+_TEMPORARY = (
+    "LOADING",
+    "MASTERDOWN",
+    "READONLY",
+    "OOM",
+    "MISCONF",
+    "BUSY",
+    "TRYAGAIN",
+    "CLUSTERDOWN",
+    "UNKILLABLE",
+)
+
+
+def connect(redis_url: str, **options: Any) -> redis.Redis:
+    """A synchronous client; connects when first used."""
+    with _url_errors(redis_url):
+        return redis.Redis.from_url(redis_url, **_settings(), retry=Retry(NoBackoff(), 0), **options)
+
+
+def connect_async(redis_url: str, **options: Any) -> redis.asyncio.Redis:
+    """An asynchronous client; connects when first used. Who finds all its connections busy waits for one."""
+    with _url_errors(redis_url):
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            redis_url,
+            **_settings(),
+            retry=AsyncRetry(NoBackoff(), 0),
+            max_connections=ASYNC_CONNECTIONS,
+            timeout=SOCKET_TIMEOUT,
+            **options,
+        )
+    return redis.asyncio.Redis(connection_pool=pool)
+
+
+def _settings() -> dict[str, Any]:
+    return {
+        "socket_timeout": SOCKET_TIMEOUT,
+        "socket_connect_timeout": CONNECT_TIMEOUT,
+        # The answers of RESP 2 have the same shape in every version of redis-py.
+        "protocol": 2,
+    }
+
+
+@contextmanager
+def _url_errors(redis_url: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise InvalidRequestError(f"{redis_url!r} is not a Redis URL: {error}") from error
+
+
+@contextmanager
+def storage_errors() -> Iterator[None]:
+    """Turn redis-py's errors about the server's absence into StorageUnavailableError; let others pass.
+
+    Work of the body that was sent before the connection broke may have been done.
+    """
+    try:
+        yield
+    except (ConnectionError, TimeoutError) as error:
+        raise StorageUnavailableError(f"Redis cannot be reached: {error}") from error
+    except (OutOfMemoryError, ReadOnlyError, MasterDownError) as error:
+        raise StorageUnavailableError(f"Redis cannot serve now: {error}") from error
+    except ResponseError as error:
+        if str(error).startswith(_TEMPORARY):
+            raise StorageUnavailableError(f"Redis cannot serve now: {error}") from error
+        raise
+    except RedisError as error:
+        raise StorageUnavailableError(f"Redis failed: {error}") from error
+    except OSError as error:
+        raise StorageUnavailableError(f"Redis cannot be reached: {error}") from error

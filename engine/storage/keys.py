@@ -1,0 +1,87 @@
+"""Names of the keys of one database in Redis: all begin with `zedlog:{DATABASE}:`.
+
+The braces are part of the name: in a Redis cluster they put all keys of a database on one node, which the
+atomic scripts need.
+
+| key | type | what |
+|---|---|---|
+| `log` | stream | transactions: field `tx`; ids are the transaction ids |
+| `idem:H` | string | `DIGEST ID` of the transaction appended with the Idempotency-Key of hash H; expires |
+| `head` | hash | `epoch`, `last_id`, `incarnation`, `processed`, `epoch_time`: the newest publication |
+| `manifest:E` | string | the top manifest of epoch E |
+| `o:ID` | string | an object named by its content: block, segment, relation, program, symbols |
+| `results` | stream | outcomes, under their transaction's id |
+| `epochs` | stream | summaries of epochs; epoch E has the id `E-1` |
+| `published` | stream | one short entry per publication: wakes those who wait |
+| `lease` | string | who the single writer is; expires when its heartbeat stops |
+| `generation` | integer | counts the leases ever given: the fencing token |
+| `status` | hash | the engine's state for readers |
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from engine.errors import InvalidRequestError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The key names of one database. Raises InvalidRequestError when the name cannot be part of a key."""
+
+    database: str
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.database):
+            raise InvalidRequestError(
+                f"{self.database!r} is no database name: up to 64 letters, digits, '_', '.', '-', "
+                "the first a letter or a digit"
+            )
+
+    @property
+    def prefix(self) -> str:
+        return f"zedlog:{{{self.database}}}:"
+
+    @property
+    def log(self) -> str:
+        return self.prefix + "log"
+
+    @property
+    def head(self) -> str:
+        return self.prefix + "head"
+
+    @property
+    def results(self) -> str:
+        return self.prefix + "results"
+
+    @property
+    def epochs(self) -> str:
+        return self.prefix + "epochs"
+
+    @property
+    def published(self) -> str:
+        return self.prefix + "published"
+
+    @property
+    def lease(self) -> str:
+        return self.prefix + "lease"
+
+    @property
+    def generation(self) -> str:
+        return self.prefix + "generation"
+
+    @property
+    def status(self) -> str:
+        return self.prefix + "status"
+
+    def idempotency(self, key_hash: str) -> str:
+        return f"{self.prefix}idem:{key_hash}"
+
+    def manifest(self, epoch: int) -> str:
+        return f"{self.prefix}manifest:{epoch}"
+
+    def object(self, object_id: str) -> str:
+        return f"{self.prefix}o:{object_id}"

@@ -1,0 +1,134 @@
+"""The epoch log: every acknowledged transaction, in the order in which it is applied.
+
+A Redis stream. A transaction is in it before anyone is told so, and its id there is its transaction id; the
+durable truth of the database is this stream and the last snapshot. With an Idempotency-Key the append is one
+atomic script: the same key and payload give the first transaction's id again, so a client may retry until it
+hears an answer, and the transaction is applied once.
+
+This is the writer's, synchronous side; `DatabaseClient.append` writes the same form.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import redis
+
+from engine.errors import CorruptLogError, IdempotencyConflictError
+from engine.storage.connection import storage_errors
+from engine.storage.keys import Keys
+from engine.storage.outcome import Receipt
+from engine.storage.scripts import APPEND_ONCE, READ_GROUP
+from engine.transaction import Transaction
+
+# How long an Idempotency-Key is remembered.
+IDEMPOTENCY_SECONDS = 7 * 24 * 3600
+
+# Before the first entry.
+START = "0-0"
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """An entry as it stands in the log: its id, and the payload (None where the entry has none)."""
+
+    id: str
+    payload: bytes | None
+
+    def transaction(self) -> Transaction:
+        """Decode it.
+
+        Raises:
+            CorruptLogError: it is no transaction; the message names the entry.
+        """
+        if self.payload is None:
+            raise CorruptLogError(f"the log entry {self.id} has no transaction", entry=self.id)
+        try:
+            return Transaction.decode(self.payload)
+        except CorruptLogError as error:
+            raise CorruptLogError(
+                f"the log entry {self.id} cannot be read: {error.message}", entry=self.id
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """A transaction ready to be appended under an Idempotency-Key: what the script gets, how to read its
+    answer."""
+
+    key: str
+    keys: list[str]
+    args: list[Any]
+
+    @classmethod
+    def prepare(cls, keys: Keys, payload: bytes, key: str) -> Append:
+        # Hashed: a key of any length and content is a short, plain name.
+        name = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+        digest = hashlib.blake2b(payload, digest_size=16).hexdigest()
+        return cls(key, [keys.idempotency(name), keys.log], [payload, digest, IDEMPOTENCY_SECONDS])
+
+    def receipt(self, answer: Sequence[Any]) -> Receipt:
+        """What the script's answer means. Raises IdempotencyConflictError."""
+        transaction_id, what = bytes(answer[0]).decode(), int(answer[1])
+        if what == 2:
+            raise IdempotencyConflictError(
+                f"the Idempotency-Key {self.key[:200]!r} came with another body before",
+                idempotency_key=self.key,
+                transaction_id=transaction_id,
+            )
+        return Receipt(transaction_id, replayed=what == 1)
+
+
+class EpochLog:
+    """The log of one database."""
+
+    def __init__(self, client: redis.Redis, database: str) -> None:
+        self._redis = client
+        self._keys = Keys(database)
+        self._append_once = client.register_script(APPEND_ONCE)
+        self._read_group = client.register_script(READ_GROUP)
+
+    def append(self, tx: Transaction, idempotency_key: str | None = None) -> Receipt:
+        """Write a transaction. When this returns, it survives.
+
+        Raises:
+            IdempotencyConflictError: the key came with another body before.
+            StorageUnavailableError: Redis cannot be reached; it may have been written if the connection
+            broke.
+        """
+        payload = tx.encode()
+        with storage_errors():
+            if idempotency_key is None:
+                return Receipt(
+                    cast(bytes, self._redis.xadd(self._keys.log, {"tx": payload})).decode(), replayed=False
+                )
+            append = Append.prepare(self._keys, payload, idempotency_key)
+            answer = self._append_once(keys=append.keys, args=append.args)
+        return append.receipt(cast(list[Any], answer))
+
+    def read(self, after: str, max_entries: int, max_bytes: int) -> list[LogEntry]:
+        """The entries after an id, in order: at most so many and so large, but one at least if there is
+        one."""
+        with storage_errors():
+            answer = self._read_group(keys=[self._keys.log], args=[after, max_entries, max_bytes])
+        return [_entry(entry_id, fields) for entry_id, fields in cast(list[Any], answer)]
+
+    def wait(self, after: str, timeout: float) -> LogEntry | None:
+        """The first entry after an id, waiting up to `timeout` seconds for it."""
+        with storage_errors():
+            answer = self._redis.xread({self._keys.log: after}, count=1, block=max(1, round(timeout * 1000)))
+        for _, entries in cast(list[Any], answer or []):
+            for entry_id, fields in entries:
+                return LogEntry(entry_id.decode(), fields.get(b"tx"))
+        return None
+
+    def __len__(self) -> int:
+        with storage_errors():
+            return self._redis.xlen(self._keys.log)
+
+
+def _entry(entry_id: bytes, fields: list[bytes]) -> LogEntry:
+    return LogEntry(entry_id.decode(), dict(zip(fields[::2], fields[1::2], strict=True)).get(b"tx"))

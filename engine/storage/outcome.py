@@ -1,0 +1,52 @@
+"""What the log, the snapshot and the engine tell their callers: small immutable records.
+
+They are plain data, the same on the writer's and on the readers' side. An `Outcome` is what became of one
+transaction; its body is the JSON that answers the client, made once by the engine, so every reader and every
+retry of the same transaction gets the same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+OutcomeStatus = Literal["committed", "dry_run", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The log has the transaction. `replayed`: an earlier append with the same Idempotency-Key wrote it."""
+
+    transaction_id: str
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a transaction.
+
+    `body` of `committed` and `dry_run`: epoch, token, changes {relation: {inserted, deleted}}, strategy,
+    placement, cost {derivations}, elapsed_ms {engine}, and, where the transaction asked for it,
+    delta {relation: {inserted: [tuple, ...], deleted: [tuple, ...]}}. `body` of `refused`: the error's
+    `problem()`: code, message and its details.
+    """
+
+    status: OutcomeStatus
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """The engine as the readers see it.
+
+    `running`: a live engine holds the lease and applies transactions now. `state`: `absent`, `recovering`,
+    `running`, `stopped`, `failed` or `lost` (its heartbeat stopped without a farewell). `epoch`: the newest
+    published one, -1 before the first. `lag`: transactions in the log that have no outcome yet. `error`: why
+    it failed, or what it waits for.
+    """
+
+    running: bool
+    state: str
+    epoch: int
+    lag: int
+    error: str | None

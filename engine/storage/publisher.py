@@ -1,0 +1,365 @@
+"""The publisher: one epoch becomes visible to readers in one atomic step.
+
+In: an `EpochRecord` (what the epoch changed) and the outcomes of its transactions. Out, all at once: blocks,
+manifest, changes, summary, results, the head epoch and the last processed log id; and what no retained
+manifest names any more is gone. A reader sees the state before or the state after, never a part.
+
+Blocks are immutable and invisible until a manifest names them, so many of them are sent ahead (with an
+expiry, in case that the step never comes) and only confirmed in the atomic step; few of them travel with it.
+The step is a Lua script that first checks the fencing token of the lease and that the head is the one that
+this publication follows, so it can be sent again when the connection broke and nobody knows whether it was
+done.
+
+Costs: proportional to the changed tuples, plus one line per relation for the manifest.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import orjson
+import redis
+
+from engine.epoch import EpochRecord
+from engine.errors import CorruptSnapshotError, EngineLeaseError, InvalidRequestError
+from engine.storage.compaction import EMPTY, apply_change
+from engine.storage.connection import storage_errors
+from engine.storage.head import FIELDS, Head
+from engine.storage.keys import Keys
+from engine.storage.lease import Lease
+from engine.storage.log import START
+from engine.storage.manifest import PROGRAM, Manifest, Program, RelationEntry, Segment
+from engine.storage.objects import ObjectStore
+from engine.storage.outcome import Outcome
+from engine.storage.references import References
+from engine.storage.scripts import PUBLISH
+from engine.storage.symbol_chunks import append_symbols
+
+# Objects of more bytes than this together are sent ahead, in portions, so that no single command grows with
+# the epoch and other clients get their turn in between.
+_INLINE_BYTES = 256 << 10
+_PORTION_BYTES = 4 << 20
+# Sent ahead and never confirmed: gone after this time.
+_STAGED_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What is kept. An epoch's snapshot stays while it is one of the last `epochs` or younger than `seconds`,
+    so that a reader can finish also when epochs are short."""
+
+    epochs: int = 64
+    seconds: float = 5.0
+    results: int = 100_000
+    summaries: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.seconds < 0 or self.results < 1 or self.summaries < 1:
+            raise InvalidRequestError("retention: at least 1 epoch, result and summary, and no negative time")
+
+
+@dataclass(frozen=True, slots=True)
+class _Retained:
+    epoch: int
+    time: float
+    children: list[str]
+
+
+@dataclass(slots=True)
+class _Publication:
+    """One publication, complete; it can be sent more than once."""
+
+    manifest: Manifest | None
+    objects: dict[str, bytes]
+    dead: list[str]
+    dead_keys: list[str]
+    outcomes: Sequence[tuple[str, Outcome]]
+    last_id: str
+    trim_before: str
+    summary: bytes
+    time: float = field(default_factory=time.time)
+
+
+class Publisher:
+    """The writer's side of a snapshot. One at a time, under the lease."""
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        database: str,
+        lease: Lease,
+        retention: Retention | None = None,
+        cache_bytes: int = 128 << 20,
+    ) -> None:
+        """Read the head and the retained manifests; the first time, publish the empty epoch 0.
+
+        Raises:
+            StorageUnavailableError, EngineLeaseError, CorruptSnapshotError.
+        """
+        self._redis = client
+        self._keys = Keys(database)
+        self._lease = lease
+        self._retention = retention or Retention()
+        self._script = client.register_script(PUBLISH)
+        self.store = ObjectStore(client, self._keys, cache_bytes)
+        self._references = References(self.store.children)
+        self._retained: deque[_Retained] = deque()
+        self._unsettled: _Publication | None = None
+        self._head = read_head(client, self._keys)
+        self.incarnation = self._head.incarnation if self._head else secrets.token_hex(4)
+        self._manifest: Manifest | None = None
+        if self._head is None:
+            self.publish(_EMPTY_EPOCH, (), START)
+        else:
+            self._load(self._head)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The newest published one."""
+        assert self._manifest is not None
+        return self._manifest
+
+    @property
+    def head(self) -> Head:
+        assert self._head is not None
+        return self._head
+
+    def publish(
+        self,
+        record: EpochRecord | None,
+        outcomes: Sequence[tuple[str, Outcome]],
+        last_transaction_id: str,
+        trim_log_before: str | None = None,
+    ) -> None:
+        """Make an epoch (or, with None, outcomes alone) visible. `trim_log_before`: older log entries go.
+
+        After StorageUnavailableError, call it again with the same arguments: it is done once, whatever became
+        of the first attempt.
+
+        Raises:
+            StorageUnavailableError: Redis cannot be reached.
+            EngineLeaseError: another engine has taken over, or the head in Redis is not the one that this
+            writer
+                left; nothing was written, and the writer must start again from Redis.
+        """
+        if self._unsettled is None or self._unsettled.last_id != last_transaction_id:
+            # Raises before anything of this object's own state has changed.
+            self._unsettled = self._prepare(record, outcomes, last_transaction_id, trim_log_before or "")
+        publication = self._unsettled
+        self._send(publication)
+        old = self._head
+        processed = (old.processed if old else 0) + len(publication.outcomes)
+        if publication.manifest is not None:
+            self._manifest = publication.manifest
+        epoch_time = repr(publication.time) if publication.manifest or old is None else old.epoch_time
+        self._head = Head(self.manifest.epoch, publication.last_id, self.incarnation, processed, epoch_time)
+        for name in publication.dead:
+            self.store.forget(name)
+        self.store.pending.clear()
+        self._unsettled = None
+
+    def _load(self, head: Head) -> None:
+        newest = self._read_manifests([head.epoch])[0]
+        older = self._read_manifests(range(newest.oldest, head.epoch))
+        self._manifest = newest
+        manifests = [*older, newest]
+        self.store.load([name for manifest in manifests for name in manifest.children()])
+        for manifest in manifests:
+            self._references.add(manifest.children())
+            self._retained.append(_Retained(manifest.epoch, manifest.time, manifest.children()))
+
+    def _read_manifests(self, epochs: Sequence[int]) -> list[Manifest]:
+        if not epochs:
+            return []
+        with storage_errors():
+            answers = cast(list[bytes | None], self._redis.mget([self._keys.manifest(e) for e in epochs]))
+        missing = [epoch for epoch, data in zip(epochs, answers, strict=True) if data is None]
+        if missing:
+            raise CorruptSnapshotError(f"the manifest of epoch {missing[0]} is missing", epoch=missing[0])
+        return [Manifest.decode(data) for data in answers if data is not None]
+
+    def _prepare(
+        self,
+        record: EpochRecord | None,
+        outcomes: Sequence[tuple[str, Outcome]],
+        last_id: str,
+        trim_before: str,
+    ) -> _Publication:
+        self.store.pending.clear()
+        if record is None:
+            return _Publication(None, {}, [], [], outcomes, last_id, trim_before, b"")
+        now = time.time()
+        manifest = self._next_manifest(record, now)
+        # From here on nothing fails: what the new manifest names is in memory.
+        alive = self._references.add(manifest.children())
+        self._retained.append(_Retained(manifest.epoch, now, manifest.children()))
+        dead: list[str] = []
+        dead_keys: list[str] = []
+        while self._retained[0].epoch < manifest.oldest:
+            gone = self._retained.popleft()
+            dead_keys.append(self._keys.manifest(gone.epoch))
+            dead += self._references.remove(gone.children)
+        dead_keys += [self._keys.object(name) for name in dead]
+        objects = {name: self.store.pending[name] for name in alive}
+        summary = _summary(record, now, len(outcomes))
+        return _Publication(manifest, objects, dead, dead_keys, outcomes, last_id, trim_before, summary, now)
+
+    def _next_manifest(self, record: EpochRecord, now: float) -> Manifest:
+        before = self._manifest
+        assert record.epoch == (before.epoch + 1 if before else 0), "epochs are numbered one after the other"
+        symbols = before.symbols if before else ()
+        assert not record.symbols or record.first_symbol == (before.symbol_count if before else 0), (
+            "an epoch's symbols go on where the last one's ended"
+        )
+        relations = dict(before.relations) if before else {}
+        changes: dict[str, Segment] = {}
+        for name, change in record.relations.items():
+            if not len(change.codes):
+                continue
+            entry = relations.pop(name, None)
+            old = self.store.relation(entry.id) if entry else None
+            counts = entry.counts if entry else EMPTY
+            relation, counts, changes[name] = apply_change(old, counts, change, self.store)
+            if counts.all:
+                relations[name] = RelationEntry(self.store.put_relation(relation), counts)
+        program = Program(record.rules, record.declarations, dict(record.schemas))
+        return Manifest(
+            epoch=record.epoch,
+            oldest=self._oldest_retained(record.epoch, now),
+            incarnation=self.incarnation,
+            time=now,
+            program_id=self.store.put(PROGRAM, program.encode()),
+            relations=relations,
+            symbols=append_symbols(symbols, record.symbols, self.store),
+            changes=changes,
+        )
+
+    def _oldest_retained(self, epoch: int, now: float) -> int:
+        oldest_by_count = epoch - self._retention.epochs + 1
+        for retained in self._retained:
+            if retained.epoch >= oldest_by_count or retained.time > now - self._retention.seconds:
+                return retained.epoch
+        return epoch
+
+    def _send(self, publication: _Publication) -> None:
+        while True:
+            size = sum(map(len, publication.objects.values()))
+            staged = self._stage(publication.objects) if size > _INLINE_BYTES else []
+            with storage_errors():
+                answer = bytes(
+                    cast(bytes, self._script(keys=self._script_keys(), args=self._args(publication, staged)))
+                )
+            if answer in (b"ok", b"done"):
+                return
+            if answer == b"fenced":
+                raise EngineLeaseError(f"another engine has taken over the database {self._keys.database!r}")
+            if answer == b"stale":
+                raise EngineLeaseError(
+                    f"the database {self._keys.database!r} in Redis has changed under its engine"
+                )
+            # A server that was restarted may have lost what was sent ahead: send it again.
+            assert answer == b"missing", answer
+
+    def _stage(self, objects: dict[str, bytes]) -> list[str]:
+        names = list(objects)
+        start = 0
+        while start < len(names):
+            pipeline = self._redis.pipeline(transaction=False)
+            size = 0
+            while start < len(names) and size < _PORTION_BYTES:
+                data = objects[names[start]]
+                # Never over an object that exists: it may be a published one, which must not expire.
+                pipeline.set(self._keys.object(names[start]), data, nx=True, ex=_STAGED_SECONDS)
+                size += len(data)
+                start += 1
+            with storage_errors():
+                pipeline.execute()
+        return names
+
+    def _script_keys(self) -> list[str]:
+        keys = self._keys
+        return [keys.generation, keys.head, keys.results, keys.epochs, keys.published, keys.log, keys.lease]
+
+    def _args(self, publication: _Publication, staged: list[str]) -> list[Any]:
+        manifest, old = publication.manifest, self._head
+        pairs: list[Any] = []
+        if manifest is not None:
+            pairs += [self._keys.manifest(manifest.epoch), manifest.encode()]
+        if not staged:
+            for name, data in publication.objects.items():
+                pairs += [self._keys.object(name), data]
+        outcomes: list[Any] = []
+        for transaction_id, outcome in publication.outcomes:
+            outcomes += [transaction_id, outcome.status, orjson.dumps(outcome.body)]
+        return [
+            self._lease.generation,
+            self._lease.owner,
+            self._lease.ttl_ms,
+            old.epoch if old else "",
+            old.last_id if old else "",
+            manifest.epoch if manifest else "",
+            publication.last_id,
+            len(publication.outcomes),
+            repr(publication.time),
+            self.incarnation,
+            publication.summary,
+            self._retention.results,
+            self._retention.summaries,
+            publication.trim_before,
+            len(staged),
+            *(self._keys.object(name) for name in staged),
+            len(pairs) // 2,
+            *pairs,
+            len(publication.outcomes),
+            *outcomes,
+            len(publication.dead_keys),
+            *publication.dead_keys,
+        ]
+
+
+def read_head(client: redis.Redis, keys: Keys) -> Head | None:
+    """The newest publication, or None."""
+    with storage_errors():
+        return Head.decode(cast(list[bytes | None], client.hmget(keys.head, list(FIELDS))))
+
+
+_EMPTY_EPOCH = EpochRecord(
+    epoch=0,
+    relations={},
+    rules=(),
+    schemas={},
+    declarations="",
+    first_symbol=0,
+    symbols=(),
+    strategy="bootstrap",
+    placement="resident",
+    derivations=0,
+    reason="a new database",
+    elapsed_ms=0.0,
+)
+
+
+def _summary(record: EpochRecord, now: float, transactions: int) -> bytes:
+    changes = {
+        name: {"inserted": change.inserted, "deleted": change.deleted}
+        for name, change in sorted(record.relations.items())
+        if change.inserted or change.deleted
+    }
+    return orjson.dumps(
+        {
+            "epoch": record.epoch,
+            "time": now,
+            "transactions": transactions,
+            "changes": changes,
+            "strategy": record.strategy,
+            "placement": record.placement,
+            "derivations": record.derivations,
+            "reason": record.reason,
+            "elapsed_ms": record.elapsed_ms,
+        }
+    )

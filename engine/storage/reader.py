@@ -1,0 +1,137 @@
+"""The readers' view of the objects: asynchronous, cached by name, bounded.
+
+An object never changes, so a cache needs no invalidation: what it has is right, and what is not used goes.
+One reader serves all snapshots of a `DatabaseClient`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import redis.asyncio
+
+from engine.storage.blocks import Present, decode_block
+from engine.storage.connection import storage_errors
+from engine.storage.keys import Keys
+from engine.storage.manifest import (
+    BlockIndex,
+    Program,
+    RelationManifest,
+    Segment,
+    SymbolChunk,
+    decode_symbols,
+)
+from engine.storage.objects import FETCH_OBJECTS, Lru, checked
+from engine.storage.rows import Rows
+
+# What a string of a chunk costs in memory beside its characters: the object, its place in the list and in the
+# map.
+_SYMBOL_OVERHEAD = 170
+
+
+@dataclass(slots=True)
+class Texts:
+    """The symbols of a chunk; the way back from text to place is made when first asked for."""
+
+    texts: list[str]
+    _places: dict[str, int] = field(default_factory=dict)
+
+    def place(self, text: str) -> int | None:
+        if not self._places:
+            self._places = {known: i for i, known in enumerate(self.texts)}
+        return self._places.get(text)
+
+
+class ObjectReader:
+    """Objects of one database, decoded."""
+
+    def __init__(self, client: redis.asyncio.Redis, keys: Keys, cache_bytes: int) -> None:
+        self._redis = client
+        self._keys = keys
+        # Most of the memory is for tuples; symbols are looked at by every page and have their own share.
+        self._blocks: Lru[Rows] = Lru(cache_bytes)
+        self._symbols: Lru[Texts] = Lru(4 * cache_bytes)
+        self._small: Lru[BlockIndex | RelationManifest | Program] = Lru(cache_bytes // 4)
+
+    async def manifest_bytes(self, epoch: int) -> bytes | None:
+        """The manifest of an epoch, or None when it is not kept."""
+        with storage_errors():
+            return cast(bytes | None, await self._redis.get(self._keys.manifest(epoch)))
+
+    async def fetch(self, names: Sequence[str]) -> list[bytes]:
+        """The bytes of objects, in order.
+
+        Raises:
+            StorageUnavailableError: Redis cannot be reached.
+            CorruptSnapshotError: one is missing or damaged.
+        """
+        found: list[bytes] = []
+        for start in range(0, len(names), FETCH_OBJECTS):
+            part = names[start : start + FETCH_OBJECTS]
+            with storage_errors():
+                got = await self._redis.mget([self._keys.object(name) for name in part])
+            answers = cast(list[bytes | None], got)
+            found += [checked(name, data) for name, data in zip(part, answers, strict=True)]
+        return found
+
+    async def program(self, name: str) -> Program:
+        found = self._small.get(name)
+        if not isinstance(found, Program):
+            data = (await self.fetch([name]))[0]
+            found = Program.decode(data)
+            self._small.put(name, found, 4 * len(data))
+        return found
+
+    async def relation(self, name: str) -> RelationManifest:
+        found = self._small.get(name)
+        if not isinstance(found, RelationManifest):
+            data = (await self.fetch([name]))[0]
+            found = RelationManifest.decode(data)
+            self._small.put(name, found, 8 * len(data))
+        return found
+
+    async def indexes(self, segments: Sequence[Segment]) -> list[BlockIndex]:
+        """The block indexes of segments, in order, read in one round trip."""
+        found: dict[str, BlockIndex] = {}
+        for segment in segments:
+            index = self._small.get(segment.child) if segment.block is None else segment.block
+            if isinstance(index, BlockIndex):
+                found[segment.child] = index
+        missing = [segment.child for segment in segments if segment.child not in found]
+        for name, data in zip(missing, await self.fetch(missing), strict=True):
+            found[name] = BlockIndex.decode(data)
+            self._small.put(name, found[name], 2 * len(data))
+        return [found[segment.child] for segment in segments]
+
+    async def blocks(self, ids: Sequence[str]) -> dict[str, Rows]:
+        """The rows of blocks by their names."""
+        found: dict[str, Rows] = {}
+        missing: list[str] = []
+        for name in ids:
+            rows = self._blocks.get(name)
+            if rows is None:
+                missing.append(name)
+            else:
+                found[name] = rows
+        for name, data in zip(missing, await self.fetch(missing), strict=True):
+            found[name] = decode_block(data)[0]
+            self._blocks.put(name, found[name], found[name].nbytes)
+        return found
+
+    async def changes(self, segment: Segment) -> list[tuple[Rows, Present | None]]:
+        """The blocks of an epoch's change, in order, with `present`. Not cached: each is read once by a
+        feed."""
+        index = (await self.indexes([segment]))[0]
+        return [decode_block(data) for data in await self.fetch(index.ids)]
+
+    async def texts(self, chunks: Sequence[SymbolChunk]) -> list[Texts]:
+        """The symbols of chunks, in order."""
+        found = {chunk.id: self._symbols.get(chunk.id) for chunk in chunks}
+        missing = [name for name, texts in found.items() if texts is None]
+        for name, data in zip(missing, await self.fetch(missing), strict=True):
+            known = Texts(decode_symbols(data))
+            found[name] = known
+            self._symbols.put(name, known, len(data) + _SYMBOL_OVERHEAD * len(known.texts))
+        return [texts for chunk in chunks if (texts := found[chunk.id]) is not None]

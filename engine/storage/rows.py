@@ -1,0 +1,151 @@
+"""Rows: tuples of one relation with their state, sorted by their codes; sorting, merging, look-up.
+
+`codes` int64[n, arity], `asserted` int64[n] (the fact's weight), `derived` bool[n]; sorted lexicographically
+by codes as signed integers, each tuple once. A row with asserted = 0 and derived = False is a *tombstone*: it
+says that the tuple is gone, and lives only in delta runs, above older rows of the same tuple. Everything here
+is vectorised: a merge costs one sort of what goes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Codes = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Key = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Sorted rows of one relation, each tuple once."""
+
+    codes: Codes
+    asserted: npt.NDArray[np.int64]
+    derived: Mask
+
+    def __len__(self) -> int:
+        return int(self.codes.shape[0])
+
+    @property
+    def arity(self) -> int:
+        return int(self.codes.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.codes.nbytes + self.asserted.nbytes + self.derived.nbytes)
+
+    @property
+    def live(self) -> Mask:
+        """bool[n]: the rows that are no tombstones."""
+        return (self.asserted != 0) | self.derived
+
+    def where(self, mask: Mask) -> Rows:
+        """The rows where `mask` holds; still sorted."""
+        return Rows(self.codes[mask], self.asserted[mask], self.derived[mask])
+
+    def part(self, start: int, stop: int) -> Rows:
+        """The rows start <= i < stop, as views."""
+        return Rows(self.codes[start:stop], self.asserted[start:stop], self.derived[start:stop])
+
+    def key(self, row: int) -> Key:
+        return tuple(int(code) for code in self.codes[row])
+
+
+def empty_rows(arity: int) -> Rows:
+    return Rows(np.empty((0, arity), np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))
+
+
+def concatenate(parts: Sequence[Rows], arity: int) -> Rows:
+    """The parts one after the other; sorted if they were disjoint and in order."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return empty_rows(arity)
+    return Rows(
+        np.concatenate([p.codes for p in parts]),
+        np.concatenate([p.asserted for p in parts]),
+        np.concatenate([p.derived for p in parts]),
+    )
+
+
+def sort_order(codes: Codes) -> npt.NDArray[np.intp]:
+    """The stable permutation that sorts `codes` lexicographically.
+
+    Where the columns' ranges fit into 63 bits together, the columns are packed into one integer first: one
+    sort of integers instead of one for each column (about three times as fast for two columns).
+    """
+    packed = _packed(codes)
+    if packed is not None:
+        return np.argsort(packed, kind="stable")
+    return np.lexsort(codes.T[::-1])
+
+
+def _packed(codes: Codes) -> npt.NDArray[np.int64] | None:
+    rows, arity = codes.shape
+    if rows == 0 or arity == 0:
+        return np.zeros(rows, np.int64)
+    low = codes.min(axis=0)
+    widths = [(int(high) - int(lo)).bit_length() for lo, high in zip(low, codes.max(axis=0), strict=True)]
+    if sum(widths) > 63:
+        return None
+    packed = codes[:, 0] - low[0]
+    for column in range(1, arity):
+        packed <<= widths[column]
+        packed |= codes[:, column] - low[column]
+    return packed
+
+
+def sorted_rows(codes: Codes, asserted: npt.NDArray[np.int64], derived: Mask) -> Rows:
+    """Rows of tuples that come in any order, each once."""
+    order = sort_order(codes)
+    return Rows(codes[order], asserted[order], derived[order])
+
+
+def merge(newest_first: Sequence[Rows], arity: int, *, drop_tombstones: bool) -> Rows:
+    """One `Rows` out of several; where a tuple stands in more than one, the first of them wins.
+
+    `drop_tombstones`: for a merge with nothing below it, where a deletion has nothing left to delete.
+    """
+    parts = [part for part in newest_first if len(part)]
+    merged = concatenate(parts, arity)
+    if len(parts) > 1:
+        order = sort_order(merged.codes)
+        codes = merged.codes[order]
+        first = np.ones(len(order), np.bool_)
+        # The sort is stable, so of equal tuples the newest comes first.
+        first[1:] = (codes[1:] != codes[:-1]).any(axis=1)
+        kept = order[first]
+        merged = Rows(codes[first], merged.asserted[kept], merged.derived[kept])
+    if drop_tombstones:
+        live = merged.live
+        if not live.all():
+            merged = merged.where(live)
+    return merged
+
+
+def above(codes: Codes, key: Key) -> Mask:
+    """bool[n]: the rows lexicographically greater than `key`."""
+    greater = np.zeros(codes.shape[0], np.bool_)
+    for column in range(codes.shape[1] - 1, -1, -1):
+        values = codes[:, column]
+        greater = (values > key[column]) | ((values == key[column]) & greater)
+    return greater
+
+
+def positions(rows: Rows, wanted: Codes) -> npt.NDArray[np.int64]:
+    """int64[m]: for each wanted tuple (each once, in any order) its row, or -1. Costs one sort of both."""
+    found = np.full(wanted.shape[0], -1, np.int64)
+    if len(rows) == 0 or wanted.shape[0] == 0:
+        return found
+    both = np.concatenate([rows.codes, wanted])
+    order = sort_order(both)
+    codes = both[order]
+    equal = (codes[1:] == codes[:-1]).all(axis=1)
+    # Stable: of a pair, the row stands before the wanted tuple.
+    at = np.flatnonzero(equal)
+    found[order[at + 1] - len(rows)] = order[at]
+    return found

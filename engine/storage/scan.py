@@ -1,0 +1,114 @@
+"""Scan: a page of one relation out of its base and runs, in the order of the codes.
+
+In: a relation's segments, bound columns, a domain, a position and a limit. Out: sorted rows, newest state of
+each tuple. The base is walked from block to block; of each run only the rows in the same key range are looked
+at, so a page costs what it reads and not what the relation holds. Blocks whose smallest and largest codes
+exclude a bound column are not read. A bound column is part of the key, so rows may be filtered before the
+newest of a tuple is picked; the domain is not, so it is filtered after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import numpy as np
+
+from engine.storage.blocks import BLOCK_ROWS
+from engine.storage.manifest import BlockIndex, RelationManifest
+from engine.storage.reader import ObjectReader
+from engine.storage.rows import Key, Mask, Rows, above, concatenate, merge
+
+# Most base blocks that are read in one round trip.
+_MOST_BLOCKS = 64
+
+
+async def scan(
+    reader: ObjectReader,
+    relation: RelationManifest,
+    bound: Mapping[int, int],
+    domain: str,
+    limit: int,
+    after: Key | None,
+) -> tuple[Rows, bool]:
+    """Up to `limit` live rows greater than `after`, and whether there are more."""
+    if not relation.segments:
+        return concatenate([], relation.arity), False
+    base, *runs = await reader.indexes(relation.segments)
+    blocks = np.flatnonzero(_may_match(base, bound, after))
+    found: list[Rows] = []
+    count, done, portion = 0, 0, 1 + limit // BLOCK_ROWS
+    low = after
+    while True:
+        part = blocks[done : done + portion].tolist()
+        done += len(part)
+        last = done >= len(blocks)
+        high = None if last else base.last_key(part[-1])
+        rows = await _range(reader, relation.arity, (base, part), runs, bound, low, high)
+        rows = _in_domain(rows, domain)
+        found.append(rows)
+        count += len(rows)
+        if last or count > limit:
+            break
+        low, portion = high, min(2 * portion, _MOST_BLOCKS)
+        # A long scan over cached blocks never waits for Redis; let others have their turn.
+        await asyncio.sleep(0)
+    page = concatenate(found, relation.arity)
+    return page.part(0, limit), count > limit
+
+
+async def _range(
+    reader: ObjectReader,
+    arity: int,
+    base: tuple[BlockIndex, list[int]],
+    runs: list[BlockIndex],
+    bound: Mapping[int, int],
+    low: Key | None,
+    high: Key | None,
+) -> Rows:
+    """The newest state of the matching tuples with low < tuple <= high."""
+    newest_first: list[list[str]] = []
+    for run in reversed(runs):
+        matching = _may_match(run, bound, low)
+        if high is not None:
+            matching &= ~above(run.first, high)
+        newest_first.append([run.ids[i] for i in np.flatnonzero(matching).tolist()])
+    newest_first.append([base[0].ids[i] for i in base[1]])
+    rows = await reader.blocks([name for ids in newest_first for name in ids])
+    parts = [
+        concatenate([_select(rows[name], bound, low, high) for name in ids], arity) for ids in newest_first
+    ]
+    return merge(parts, arity, drop_tombstones=True)
+
+
+def _may_match(index: BlockIndex, bound: Mapping[int, int], after: Key | None) -> Mask:
+    mask = np.ones(len(index), np.bool_)
+    for column, code in bound.items():
+        mask &= (index.low[:, column] <= code) & (index.high[:, column] >= code)
+    if after is not None:
+        mask &= above(index.last, after)
+    return mask
+
+
+def _select(rows: Rows, bound: Mapping[int, int], low: Key | None, high: Key | None) -> Rows:
+    mask: Mask | None = None
+    for column, code in bound.items():
+        equal = rows.codes[:, column] == code
+        mask = equal if mask is None else mask & equal
+    if mask is not None:
+        rows = rows.where(mask)
+    # The rows are sorted, so a range is a slice; where it is the whole block, nothing is looked for.
+    start, stop = 0, len(rows)
+    if stop and low is not None and rows.key(0) <= low:
+        start = stop - int(np.count_nonzero(above(rows.codes, low)))
+    if stop and high is not None and rows.key(stop - 1) > high:
+        stop -= int(np.count_nonzero(above(rows.codes, high)))
+    return rows if stop - start == len(rows) else rows.part(start, max(start, stop))
+
+
+def _in_domain(rows: Rows, domain: str) -> Rows:
+    if domain == "asserted":
+        return rows.where(rows.asserted != 0)
+    if domain == "derived":
+        return rows.where(rows.derived)
+    return rows

@@ -1,0 +1,104 @@
+"""The atomic steps, as Lua scripts that run inside of Redis. Both sides use them; each says what it promises.
+
+Scripts run alone, and their writes reach the append-only file as one unit: all or nothing, also across a
+crash.
+"""
+
+# KEYS: idempotency key, log. ARGV: payload, digest of the payload, seconds until the key is forgotten.
+# -> {id, 0} appended, {id, 1} replayed, {id, 2} the key came with another payload before.
+APPEND_ONCE = """
+local known = redis.call('GET', KEYS[1])
+if known then
+  local digest, id = string.match(known, '^(%S+) (%S+)$')
+  if digest == ARGV[2] then return {id, 1} end
+  return {id, 2}
+end
+local id = redis.call('XADD', KEYS[2], '*', 'tx', ARGV[1])
+redis.call('SET', KEYS[1], ARGV[2] .. ' ' .. id, 'EX', ARGV[3])
+return {id, 0}
+"""
+
+# KEYS: log. ARGV: after this id, most entries, most bytes.
+# -> entries as XRANGE gives them; the first one whatever its size.
+READ_GROUP = """
+local entries, bytes, last = {}, 0, ARGV[1]
+for i = 1, tonumber(ARGV[2]) do
+  local got = redis.call('XRANGE', KEYS[1], '(' .. last, '+', 'COUNT', 1)
+  if #got == 0 then break end
+  for _, text in ipairs(got[1][2]) do bytes = bytes + #text end
+  if i > 1 and bytes > tonumber(ARGV[3]) then break end
+  entries[i] = got[1]
+  last = got[1][1]
+end
+return entries
+"""
+
+# KEYS: lease, generation. ARGV: owner, milliseconds, a holder known to be dead (or empty).
+# -> {1, generation} taken, {0, holder} another one has it.
+TAKE_LEASE = """
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[3] and holder ~= ARGV[1] then return {0, holder} end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return {1, redis.call('INCR', KEYS[2])}
+"""
+
+# KEYS: lease, generation, status. ARGV: owner, generation, milliseconds, then status fields and values.
+# -> 1 renewed, 0 another engine has taken it since.
+RENEW_LEASE = """
+if redis.call('GET', KEYS[2]) ~= ARGV[2] then return 0 end
+if tonumber(ARGV[3]) > 0 then
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
+else
+  redis.call('DEL', KEYS[1])
+end
+if #ARGV > 3 then redis.call('HSET', KEYS[3], unpack(ARGV, 4)) end
+return 1
+"""
+
+# Whether an entry is in the log, without moving its content. KEYS: log. ARGV: id. -> 0 or 1.
+IN_LOG = "return #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1], 'COUNT', 1)"
+
+# One publication. KEYS: generation, head, results, epochs, published, log, lease.
+# ARGV: generation, owner, lease ms, expected epoch, expected last id, epoch (or empty), last id, processed,
+#       time, incarnation, summary, kept results, kept epochs, log entries before this id go,
+# number of staged keys, keys ..., number of pairs, key, value ..., number of outcomes, id, status, body ...,
+# number of dead keys, keys ... -> 'ok', 'done' (it was published before), 'fenced', 'stale' (the head is
+# another one), 'missing' (staged keys).
+PUBLISH = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 'fenced' end
+local head = redis.call('HMGET', KEYS[2], 'epoch', 'last_id', 'incarnation')
+local epoch, last = head[1] or '', head[2] or ''
+if last == ARGV[7] and (ARGV[6] == '' or epoch == ARGV[6]) and head[3] == ARGV[10] then return 'done' end
+if epoch ~= ARGV[4] or last ~= ARGV[5] or (head[3] and head[3] ~= ARGV[10]) then return 'stale' end
+local at = 15
+local function section(width)
+  local first, count = at + 1, tonumber(ARGV[at])
+  at = first + count * width
+  return first, at - 1
+end
+local first, final = section(1)
+for i = first, final do
+  if redis.call('EXISTS', ARGV[i]) == 0 then return 'missing' end
+end
+for i = first, final do redis.call('PERSIST', ARGV[i]) end
+first, final = section(2)
+for i = first, final, 2 do redis.call('SET', ARGV[i], ARGV[i + 1]) end
+first, final = section(3)
+for i = first, final, 3 do
+  redis.call('XADD', KEYS[3], ARGV[i], 'status', ARGV[i + 1], 'body', ARGV[i + 2])
+end
+if final >= first then redis.call('XTRIM', KEYS[3], 'MAXLEN', ARGV[12]) end
+first, final = section(1)
+for i = first, final do redis.call('UNLINK', ARGV[i]) end
+if ARGV[6] ~= '' then
+  epoch = ARGV[6]
+  redis.call('XADD', KEYS[4], 'MAXLEN', ARGV[13], epoch .. '-1', 'summary', ARGV[11])
+  redis.call('HSET', KEYS[2], 'epoch_time', ARGV[9])
+end
+redis.call('HSET', KEYS[2], 'epoch', epoch, 'last_id', ARGV[7], 'incarnation', ARGV[10])
+redis.call('HINCRBY', KEYS[2], 'processed', ARGV[8])
+redis.call('XADD', KEYS[5], 'MAXLEN', '~', '1000', '*', 'epoch', epoch, 'last_id', ARGV[7])
+if ARGV[14] ~= '' then redis.call('XTRIM', KEYS[6], 'MINID', ARGV[14]) end
+redis.call('SET', KEYS[7], ARGV[2], 'PX', ARGV[3])
+return 'ok'
+"""

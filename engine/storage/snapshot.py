@@ -1,0 +1,226 @@
+"""One published epoch, as readers see it.
+
+A snapshot is pinned when it is made: whatever is published later, it reads the same, so pages fit together
+and several reads see one state. It lives as long as its epoch is retained; after that a read that needs a
+block which is gone says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from engine.epoch import RuleInfo
+from engine.errors import (
+    CorruptSnapshotError,
+    EpochNotRetainedError,
+    InvalidCursorError,
+    InvalidRequestError,
+    InvalidValueError,
+    TypeMismatchError,
+    UnknownColumnError,
+    UnknownRelationError,
+)
+from engine.language.schema import ColumnType, Schema
+from engine.storage.compaction import EMPTY
+from engine.storage.manifest import Counts, Manifest, Program
+from engine.storage.reader import ObjectReader
+from engine.storage.rows import Codes
+from engine.storage.scan import scan
+from engine.storage.token import format_token
+from engine.symbols import SymbolTable
+from engine.transaction import Tuple, Value
+from engine.values import decode_column, encode_value, type_of
+
+__all__ = ["Counts", "Domain", "Page", "Position", "Snapshot"]
+
+Domain = Literal["all", "asserted", "derived"]
+
+# The codes of a page's last tuple: where the next page goes on. Integers, one for each column: JSON-ready.
+Position = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Tuples in the order of their codes; `weights[i]` is the fact's weight (0: not asserted), `derived[i]`
+    whether a rule derives it. `next` is None on the last page."""
+
+    tuples: list[Tuple]
+    weights: list[int]
+    derived: list[bool]
+    next: Position | None
+
+
+class Snapshot:
+    """One epoch, pinned. Made by `DatabaseClient.snapshot`; immutable, for any number of tasks."""
+
+    def __init__(self, manifest: Manifest, program: Program, reader: ObjectReader) -> None:
+        self._manifest = manifest
+        self._reader = reader
+        self.epoch: int = manifest.epoch
+        self.time: float = manifest.time
+        self.token: str = format_token(manifest.epoch, manifest.incarnation)
+        self.rules: tuple[RuleInfo, ...] = program.rules
+        self.declarations: str = program.declarations
+        self.schemas: dict[str, Schema] = program.schemas
+
+    @classmethod
+    async def load(cls, data: bytes, reader: ObjectReader) -> Snapshot:
+        """From the bytes of an epoch's manifest."""
+        manifest = Manifest.decode(data)
+        return cls(manifest, await reader.program(manifest.program_id), reader)
+
+    def counts(self, relation: str) -> Counts:
+        """Counts of a relation in `schemas`. Raises UnknownRelationError."""
+        self._schema(relation)
+        entry = self._manifest.relations.get(relation)
+        return entry.counts if entry else EMPTY
+
+    async def facts(
+        self,
+        relation: str,
+        bound: Mapping[int, Value] | None = None,
+        domain: Domain = "all",
+        limit: int = 1000,
+        after: Position | None = None,
+    ) -> Page:
+        """Up to `limit` tuples whose columns have the `bound` values, after the position of an earlier page.
+
+        Raises:
+            UnknownRelationError, UnknownColumnError: no such relation, or column number, at this epoch.
+            TypeMismatchError, InvalidValueError: a bound value is not of its column's type, or is no value.
+            InvalidCursorError: `after` does not fit the relation.
+            EpochNotRetainedError: the epoch's snapshot has been removed meanwhile.
+            StorageUnavailableError: Redis cannot be reached.
+        """
+        schema = self._schema(relation)
+        _check_page(schema, domain, limit, after)
+        entry = self._manifest.relations.get(relation)
+        try:
+            codes = await self._bound_codes(schema, bound or {})
+            if codes is None or entry is None:
+                return Page([], [], [], None)
+            stored = await self._reader.relation(entry.id)
+            rows, more = await scan(self._reader, stored, codes, domain, limit, after)
+            tuples = await self._decode(rows.codes, schema)
+        except CorruptSnapshotError as error:
+            raise await self._removed_or(error) from error
+        last = rows.key(len(rows) - 1) if more else None
+        return Page(tuples, rows.asserted.tolist(), rows.derived.tolist(), last)
+
+    async def changes(self, relation: str) -> list[tuple[Tuple, int]]:
+        """The tuples of a relation that this epoch made appear (+1) or go (-1), in the order of their codes.
+
+        Raises:
+            The same as `facts`; a relation that the epoch did not touch, or that is gone now, has none.
+        """
+        segment, schema = self._manifest.changes.get(relation), self.schemas.get(relation)
+        if segment is None or schema is None:
+            return []
+        changed: list[tuple[Tuple, int]] = []
+        try:
+            for rows, present in await self._reader.changes(segment):
+                if present is None:
+                    raise CorruptSnapshotError(
+                        f"the change of {relation} in epoch {self.epoch} is incomplete"
+                    )
+                seen = present != 0
+                tuples = await self._decode(rows.codes[seen], schema)
+                changed += zip(tuples, present[seen].tolist(), strict=True)
+        except CorruptSnapshotError as error:
+            raise await self._removed_or(error) from error
+        return changed
+
+    def _schema(self, relation: str) -> Schema:
+        schema = self.schemas.get(relation)
+        if schema is None:
+            raise UnknownRelationError(f"there is no relation {relation!r}", relation=relation)
+        return schema
+
+    async def _removed_or(self, error: CorruptSnapshotError) -> CorruptSnapshotError | EpochNotRetainedError:
+        """An object is missing: because the epoch has been removed, or because something is wrong."""
+        if await self._reader.manifest_bytes(self.epoch) is not None:
+            return error
+        return EpochNotRetainedError(f"epoch {self.epoch} is no longer kept", epoch=self.epoch)
+
+    async def _bound_codes(self, schema: Schema, bound: Mapping[int, Value]) -> dict[int, int] | None:
+        """The codes of bound values by column; None when a symbol is unknown, so that no tuple has it."""
+        codes: dict[int, int] = {}
+        for position, value in bound.items():
+            kind = _check_bound(schema, position, value)
+            if kind is not ColumnType.SYMBOL:
+                codes[position] = encode_value(value, SymbolTable())
+                continue
+            code = await self._symbol_code(str(value))
+            if code is None:
+                return None
+            codes[position] = code
+        return codes
+
+    async def _symbol_code(self, text: str) -> int | None:
+        chunks = self._manifest.symbols
+        for chunk, texts in zip(chunks, await self._reader.texts(chunks), strict=True):
+            place = texts.place(text)
+            if place is not None:
+                return chunk.first + place
+        return None
+
+    async def _decode(self, codes: Codes, schema: Schema) -> list[Tuple]:
+        if not schema.columns:
+            return [()] * len(codes)
+        columns: list[list[Any]] = []
+        for i, column in enumerate(schema.columns):
+            if column.type is ColumnType.SYMBOL:
+                columns.append(await self._texts(codes[:, i]))
+            else:
+                columns.append(decode_column(codes[:, i], column.type, SymbolTable()))
+        return list(zip(*columns, strict=True))
+
+    async def _texts(self, codes: Codes) -> list[str]:
+        """The strings of symbol codes; only the chunks that have them are read."""
+        firsts = np.array([chunk.first for chunk in self._manifest.symbols], np.int64)
+        if len(codes) and not (
+            len(firsts) and codes.min() >= 0 and codes.max() < self._manifest.symbol_count
+        ):
+            raise CorruptSnapshotError("a tuple of the snapshot has a symbol that is not there")
+        home = np.searchsorted(firsts, codes, side="right") - 1
+        needed = np.unique(home).tolist()
+        texts = [""] * len(codes)
+        chunks = [self._manifest.symbols[i] for i in needed]
+        for number, chunk, known in zip(needed, chunks, await self._reader.texts(chunks), strict=True):
+            rows = np.flatnonzero(home == number)
+            for row, place in zip(rows.tolist(), (codes[rows] - chunk.first).tolist(), strict=True):
+                texts[row] = known.texts[place]
+        return texts
+
+
+def _check_page(schema: Schema, domain: str, limit: int, after: Position | None) -> None:
+    if domain not in get_args(Domain):
+        raise InvalidRequestError(f"the domain must be all, asserted or derived, not {domain!r}")
+    if limit < 1:
+        raise InvalidRequestError(f"the limit must be at least 1, not {limit}")
+    if after is not None and not (
+        len(after) == schema.arity and all(type(code) is int and -(2**63) <= code < 2**63 for code in after)
+    ):
+        raise InvalidCursorError(f"the position does not fit the relation {schema}")
+
+
+def _check_bound(schema: Schema, position: int, value: Value) -> ColumnType:
+    if not 0 <= position < schema.arity:
+        raise UnknownColumnError(f"{schema} has no column {position}", relation=schema.relation)
+    column, got = schema.columns[position], type_of(value)
+    if column.type is not None and got is not column.type:
+        raise TypeMismatchError(
+            f"column {position + 1} ({column.name}) of {schema.relation} holds {column.type.value}, "
+            f"but {value!r} is a {got.value}",
+            relation=schema.relation,
+            column_name=column.name,
+            expected=column.type.value,
+            got=got.value,
+        )
+    if got is ColumnType.NUMBER and not -(2**63) <= int(value) < 2**63:
+        raise InvalidValueError(f"the number {value} does not fit into 64 bits")
+    return got

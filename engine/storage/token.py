@@ -1,0 +1,35 @@
+"""Epoch tokens: `EPOCH-INCARNATION`, for example `7-5f2c09b1`.
+
+A token names a state of one database: "at least as new as this". The incarnation is a random id made once,
+when the database is first published, so a token of another database, or of one that has been wiped since, is
+told apart instead of waited for.
+"""
+
+from __future__ import annotations
+
+import re
+
+from engine.errors import InvalidTokenError
+
+_FORM = re.compile(r"(0|[1-9][0-9]{0,17})-([0-9a-f]{8})", re.ASCII)
+
+
+def format_token(epoch: int, incarnation: str) -> str:
+    """The token of an epoch of the database with this incarnation id (eight hex digits)."""
+    return f"{epoch}-{incarnation}"
+
+
+def parse_token(token: str, incarnation: str) -> int:
+    """The epoch that a token names.
+
+    Raises:
+        InvalidTokenError: it is not of the form, or belongs to another database.
+    """
+    match = _FORM.fullmatch(token)
+    if match is None:
+        raise InvalidTokenError(
+            f"{token[:80]!r} is not an epoch token; a token is EPOCH-ID, as an earlier answer gave it"
+        )
+    if match[2] != incarnation:
+        raise InvalidTokenError(f"the token {token!r} belongs to another database", token=token)
+    return int(match[1])
