@@ -1,7 +1,7 @@
 """Zedlog's engine: incremental Datalog over Z-sets, as a library.
 
-`from engine import Reasoner` is the front door. It opens when it is first used: the reasoner loads the compiled
-kernels, a second that the command line and the HTTP service, which import other parts, need not pay.
+`from engine import Reasoner` is the front door. It opens when it is first used: the reasoner loads the
+compiled kernels, a second that the command line and the HTTP service, which import other parts, need not pay.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -27,7 +27,10 @@ class BoundStart:
 
 @dataclass(frozen=True, slots=True)
 class BoundStep:
-    """One step. `columns`: the index's columns, or None for a check of whole tuples."""
+    """One step. `columns`: the index's columns, or None for a check of whole tuples.
+
+    `lossless`: every payload column is kept, so that one binding alone has no equal derivations.
+    """
 
     relation: str
     before: bool
@@ -40,6 +43,7 @@ class BoundStep:
     equal: I64  # [n, 2] positions inside the payload
     kept_columns: tuple[int, ...]
     consolidate: bool
+    lossless: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ def _bind_step(step: Step, known: Sequence[str], arity: int, encode: Encode) -> 
     if not isinstance(step, Extend):
         empty = np.empty(0, np.int64)
         return BoundStep(
-            step.relation, step.before, None, every, sources, constants, carry, empty, _pairs([]), (), False
+            step.relation, step.before, None, every, sources, constants, carry, empty, _pairs([]), (), False, True
         )
     key = step.demand.columns
     place = {column: i for i, column in enumerate(c for c in every if c not in key)}
@@ -103,6 +107,7 @@ def _bind_step(step: Step, known: Sequence[str], arity: int, encode: Encode) -> 
         _pairs([(place[a], place[b]) for a, b in step.equal]),
         tuple(column for _, column in step.kept),
         step.consolidate,
+        len(step.kept) + len(step.equal) == len(place),
     )
 
 

@@ -14,6 +14,7 @@ from numba import types
 from engine.resident.hashing import mix, seed
 from engine.resident.layout import (
     BLOCK_FREE,
+    ENTRY,
     INDEX,
     KEY_FREE,
     KEYS,
@@ -25,6 +26,7 @@ from engine.resident.layout import (
 
 I64_1, I64_2 = types.int64[::1], types.int64[:, ::1]
 I32_1 = types.int32[::1]
+ENTRY_RECORDS = numba.typeof(np.empty(1, ENTRY))
 
 
 @numba.njit(inline="always")
@@ -96,11 +98,11 @@ def _free_block(ix, start, size_class):
     ix.head[BLOCK_FREE + size_class] = start
 
 
-@numba.njit(types.int64(INDEX, I64_2, I32_1, I32_1, I32_1, types.int64), cache=True, nogil=True)
-def add_postings(ix, rows, row_ids, entries, entry_hw, begin):
-    """A posting for each entry entries[i] of row row_ids[i]; returns how far it came before room ran out.
+@numba.njit(types.int64(INDEX, I64_2, I32_1, I32_1, ENTRY_RECORDS, types.int64), cache=True, nogil=True)
+def add_postings(ix, rows, row_ids, ids, entries, begin):
+    """A posting for the entry ids[i] of row row_ids[i]; returns how far it came before room ran out.
 
-    entry_hw is the relation's. `position` must hold the entries' capacity.
+    `entries` is the relation's. `position` must hold the entries' capacity.
     """
     columns, payload = ix.key_columns.size, ix.payload_columns.size
     for i in range(begin, row_ids.size):
@@ -141,13 +143,13 @@ def add_postings(ix, rows, row_ids, entries, entry_hw, begin):
             ix.key_start[key] = new
             ix.key_class[key] = size_class + 1
         place = ix.key_start[key] + count
-        entry = entries[i]
+        entry = ids[i]
         ix.entry[place] = entry
         for c in range(payload):
             ix.payload[place, c] = rows[row, ix.payload_columns[c]]
         ix.position[entry] = count
         ix.key_count[key] = count + 1
-        hw = entry_hw[entry]
+        hw = entries[entry]["hw"]
         if hw & 1:
             ix.key_bound[key] = SIGNED
         elif hw > ix.key_bound[key]:

@@ -19,6 +19,7 @@ import numpy as np
 from numba import types
 
 from engine.resident.hashing import mix, seed
+from engine.resident.index import ENTRY_RECORDS
 from engine.resident.layout import INDEX, NONE, RELATION, SIGNED
 
 I64_1, I64_2 = types.int64[::1], types.int64[:, ::1]
@@ -113,10 +114,14 @@ def group(ix, table, heights, found, carry):
     n = table.shape[0]
     columns = carry.size
     of = np.empty(n, np.int32)
-    first = np.empty(16, np.int32)
-    sizes = np.empty(16, np.int32)
-    work = np.empty(16, np.int64)
-    slots = np.full(64, NONE, np.int32)
+    first = np.empty(n, np.int32)
+    sizes = np.empty(n, np.int32)
+    work = np.empty(n, np.int64)
+    size = 16
+    while size < n * 2:
+        size *= 2
+    slots = np.full(size, NONE, np.int32)
+    mask = size - 1
     groups = 0
     last = np.int32(NONE)
     kept = 0
@@ -140,7 +145,6 @@ def group(ix, table, heights, found, carry):
             h = mix(seed(), height)
             for c in range(columns):
                 h = mix(h, table[i, carry[c]])
-            mask = slots.size - 1
             slot = np.int64(h) & mask
             while True:
                 g = slots[slot]
@@ -157,28 +161,12 @@ def group(ix, table, heights, found, carry):
                     break
                 slot = (slot + 1) & mask
             if g == NONE:
-                if groups == first.size:
-                    first = np.concatenate((first, np.empty(groups, np.int32)))
-                    sizes = np.concatenate((sizes, np.empty(groups, np.int32)))
-                    work = np.concatenate((work, np.empty(groups, np.int64)))
                 g = np.int32(groups)
                 first[g] = i
                 sizes[g] = 0
                 work[g] = 0
                 slots[slot] = g
                 groups += 1
-                if groups * 2 > slots.size:
-                    slots = np.full(slots.size * 4, NONE, np.int32)
-                    mask = slots.size - 1
-                    for other in range(groups):
-                        j = first[other]
-                        h = mix(seed(), heights[0] if heights.size == 1 else heights[j])
-                        for c in range(columns):
-                            h = mix(h, table[j, carry[c]])
-                        slot = np.int64(h) & mask
-                        while slots[slot] != NONE:
-                            slot = (slot + 1) & mask
-                        slots[slot] = other
         of[i] = g
         sizes[g] += 1
         work[g] += ix.key_count[found[i]]
@@ -207,7 +195,7 @@ def _passes(payload, j, equal):
 
 @numba.njit(
     types.Tuple((I64_2, I32_1, I64_1, types.int64, types.boolean))(
-        INDEX, I32_1, I64_2, I32_1, I64_1, I32_1,  # index, entry_hw, bindings, found
+        INDEX, ENTRY_RECORDS, I64_2, I32_1, I64_1, I32_1,  # index, entries, bindings, found
         I32_1, I32_1, I64_1, types.int64, types.int64,  # order, starts, work, first and last group
         I64_1, I64_1, I64_2, types.boolean, types.int64,  # carry, payload, equal, use_heights, sign
         types.int64, I64_1, I8_1, I32_1, types.int64,  # low, sums, marks, touched, limit
@@ -216,7 +204,7 @@ def _passes(payload, j, equal):
     nogil=True,
 )  # fmt: skip
 def accumulate(
-    ix, entry_hw, table, heights, weights, found,
+    ix, entries, table, heights, weights, found,
     order, starts, work, begin, end,
     carry, payload, equal, use_heights, sign,
     low, sums, marks, touched, limit,
@@ -311,7 +299,7 @@ def accumulate(
                 height = base
                 signed_weight = weight
                 if not fast:
-                    hw = entry_hw[ix.entry[j]]
+                    hw = entries[ix.entry[j]]["hw"]
                     if use_heights and hw >> 1 > height:
                         height = hw >> 1
                     if hw & 1:
@@ -413,14 +401,14 @@ def accumulate(
 
 @numba.njit(
     types.Tuple((I64_2, I32_1, I64_1, types.int64))(
-        INDEX, I32_1, I64_2, I32_1, I64_1, I32_1, types.int64,
+        INDEX, ENTRY_RECORDS, I64_2, I32_1, I64_1, I32_1, types.int64,
         I64_1, I64_1, I64_2, types.boolean, types.int64, types.int64,
     ),
     cache=True,
     nogil=True,
 )  # fmt: skip
 def expand(
-    ix, entry_hw, table, heights, weights, found, begin, carry, payload, equal, use_heights, sign, limit
+    ix, entries, table, heights, weights, found, begin, carry, payload, equal, use_heights, sign, limit
 ):
     """Every derivation of the bindings from `begin` on, until the output passes `limit` rows.
 
@@ -462,7 +450,7 @@ def expand(
             out_heights[n] = base
             out_weights[n] = weight
             if not fast:
-                hw = entry_hw[ix.entry[j]]
+                hw = entries[ix.entry[j]]["hw"]
                 if use_heights and hw >> 1 > base:
                     out_heights[n] = hw >> 1
                 if hw & 1:
@@ -511,7 +499,7 @@ def check(r, table, heights, weights, sources, constants, carry, use_heights, si
             row = r.slots[slot]
         if row == NONE:
             continue
-        entry = r.first_entry[row]
+        entry = r.heads[row]["entry"]
         while entry != NONE:
             if n == out_weights.size:
                 grown_out = np.empty((n * 2, carry.size), np.int64)
@@ -521,7 +509,7 @@ def check(r, table, heights, weights, sources, constants, carry, use_heights, si
                 grown_w = np.empty(n * 2, np.int64)
                 grown_w[:n] = out_weights
                 out, out_heights, out_weights = grown_out, grown_h, grown_w
-            hw = r.entry_hw[entry]
+            hw = r.entries[entry]["hw"]
             height = heights[0] if one_height else heights[i]
             out_heights[n] = max(height, hw >> 1) if use_heights else height
             weight = (weights[0] if one_weight else weights[i]) * sign
@@ -529,5 +517,5 @@ def check(r, table, heights, weights, sources, constants, carry, use_heights, si
             for c in range(carry.size):
                 out[n, c] = table[i, carry[c]]
             n += 1
-            entry = r.entry_next[entry]
+            entry = r.entries[entry]["next"]
     return out[:n], out_heights[:n], out_weights[:n]

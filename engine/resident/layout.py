@@ -5,8 +5,9 @@ The life of a tuple: it becomes a *row* (int64 codes) found through an open-addr
 list of (height, weight) nodes; each demanded index holds one *posting* for each entry. Rows, support nodes,
 entries, keys and posting blocks come from pools with free lists, so a store that empties keeps no garbage.
 
-Bytes for a tuple of a binary relation with one support and one entry: row 16, list heads 8, table slot 6 to 12,
-support 16, entry 8; for each index posting 12 (payload and entry id), position 4, and 24 or more for each key.
+What is read together lies together (list heads, support nodes and entries are records), since a random access costs
+more than all else. Bytes for a tuple of a binary relation with one support and one entry: row 16, list heads 8, table
+slot 6 to 12, support 16, entry 8; for each index posting 12 (payload and entry id), position 4, and 24 or more for each key.
 """
 
 from __future__ import annotations
@@ -20,16 +21,21 @@ import numpy.typing as npt
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 I8 = npt.NDArray[np.int8]
+Records = npt.NDArray[np.void]
+
+HEADS = np.dtype([("support", np.int32), ("entry", np.int32)])
+NODE = np.dtype([("count", np.int64), ("height", np.int32), ("next", np.int32)])
+ENTRY = np.dtype([("hw", np.int32), ("next", np.int32)])
 
 NONE = -1
 FREE = -2
-"""`first_entry` of a row on the free list."""
+"""The `entry` head of a row on the free list."""
 
 # Counters of a relation (`head`).
-ROWS, ROW_FREE, LIVE, NODES, NODE_FREE, ENTRIES, ENTRY_FREE, NODES_USED, ENTRIES_USED, NEGATIVE, ASSERTED = range(11)
+ROWS, ROW_FREE, LIVE, NODES, NODE_FREE, ENTRIES, ENTRY_FREE, NODES_USED, ENTRIES_USED, NEGATIVE, ASSERTED, WARM = range(12)
 # Counters of an index (`head`); BLOCK_FREE is the first of 32 free lists, one for each block size 2**c.
 KEYS, KEY_FREE, KEYS_USED, POSTINGS, BLOCK_FREE = range(5)
-RELATION_COUNTERS = 11
+RELATION_COUNTERS = 12
 INDEX_COUNTERS = BLOCK_FREE + 32
 
 SIGNED = np.iinfo(np.int32).max
@@ -37,17 +43,13 @@ SIGNED = np.iinfo(np.int32).max
 
 
 class RelationArrays(NamedTuple):
-    """The arrays of one relation. `entry_hw` is height * 2 + (1 if the weight is -1)."""
+    """The arrays of one relation."""
 
     rows: I64  # [rows, arity]
-    first_support: I32  # [rows] node id, or NONE; next free row for a free row
-    first_entry: I32  # [rows] entry id, NONE, or FREE
+    heads: Records  # [rows] HEADS: node id or NONE (of a free row: the next one), entry id, NONE, or FREE
     slots: I32  # [power of two] row id or NONE
-    support_height: I32  # [nodes]
-    support_count: I64  # [nodes]
-    support_next: I32  # [nodes]
-    entry_hw: I32  # [entries]
-    entry_next: I32  # [entries]
+    nodes: Records  # [nodes] NODE, a list for each row
+    entries: Records  # [entries] ENTRY, a list for each row; hw is height * 2 + (1 if the weight is -1)
     low: I64  # [arity] no code of the column is below
     high: I64  # [arity] no code of the column is above
     head: I64  # counters
@@ -63,7 +65,7 @@ class IndexArrays(NamedTuple):
     key_start: I32  # [keys] first posting; next free key for a free key
     key_count: I32  # [keys] postings
     key_class: I8  # [keys] the block holds 2**class postings
-    key_bound: I32  # [keys] no posting has a larger entry_hw; SIGNED when one had a negative weight
+    key_bound: I32  # [keys] no posting's entry has a larger hw; SIGNED when one had a negative weight
     payload: I64  # [postings, p]
     entry: I32  # [postings] entry id; next free block for the first of a free block
     position: I32  # [entries] place of the entry's posting inside its key's block
@@ -76,14 +78,10 @@ def new_relation(arity: int, capacity: int = 16) -> RelationArrays:
     head[[ROW_FREE, NODE_FREE, ENTRY_FREE]] = NONE
     return RelationArrays(
         rows=np.empty((capacity, arity), np.int64),
-        first_support=np.empty(capacity, np.int32),
-        first_entry=np.empty(capacity, np.int32),
+        heads=np.empty(capacity, HEADS),
         slots=np.full(capacity * 2, NONE, np.int32),
-        support_height=np.empty(capacity, np.int32),
-        support_count=np.empty(capacity, np.int64),
-        support_next=np.empty(capacity, np.int32),
-        entry_hw=np.empty(capacity, np.int32),
-        entry_next=np.empty(capacity, np.int32),
+        nodes=np.empty(capacity, NODE),
+        entries=np.empty(capacity, ENTRY),
         low=np.full(arity, np.iinfo(np.int64).max),
         high=np.full(arity, np.iinfo(np.int64).min),
         head=head,

@@ -32,6 +32,7 @@ from engine.resident.layout import (
     ROW_FREE,
     ROWS,
     IndexArrays,
+    Records,
     RelationArrays,
     grown,
     nbytes,
@@ -40,7 +41,7 @@ from engine.resident.layout import (
 )
 
 ONE = np.ones(1, np.int64)
-_SMALL = 1 << 16
+_SMALL = 1 << 20
 
 
 def _larger(capacity: int) -> int:
@@ -64,10 +65,10 @@ class Index:
         self.columns = columns
         self.arrays = new_index(arity, columns, entries, capacity)
 
-    def add(self, rows: I64, row_ids: I32, entries: I32, entry_hw: I32) -> None:
-        """Add postings for `entries` (ids) of the rows `row_ids`."""
+    def add(self, rows: I64, row_ids: I32, ids: I32, entries: Records) -> None:
+        """Add postings for the entries `ids` of the rows `row_ids`."""
         done = 0
-        while (done := index_kernels.add_postings(self.arrays, rows, row_ids, entries, entry_hw, done)) < len(row_ids):
+        while (done := index_kernels.add_postings(self.arrays, rows, row_ids, ids, entries, done)) < len(row_ids):
             self._grow()
 
     def remove(self, rows: I64, row_ids: I32, entries: I32) -> None:
@@ -152,17 +153,14 @@ class Relation:
         a = self.arrays
         if a.head[ROW_FREE] == NONE and a.head[ROWS] == len(a.rows):
             size = _larger(len(a.rows))
-            names = ("rows", "first_support", "first_entry")
-            self.arrays = a = a._replace(**{name: grown(getattr(a, name), size) for name in names})
+            self.arrays = a = a._replace(rows=grown(a.rows, size), heads=grown(a.heads, size))
             self._marks = np.zeros(size, np.int8)
         if (a.head[LIVE] + 1) * 3 > a.slots.size * 2:
             slots = np.full(a.slots.size * 2, NONE, np.int32)
             kernels.rehash(a, slots)
             self.arrays = a = a._replace(slots=slots)
-        if a.head[NODE_FREE] == NONE and a.head[NODES] == len(a.support_count):
-            size = _larger(len(a.support_count))
-            names = ("support_height", "support_count", "support_next")
-            self.arrays = a._replace(**{name: grown(getattr(a, name), size) for name in names})
+        if a.head[NODE_FREE] == NONE and a.head[NODES] == len(a.nodes):
+            self.arrays = a._replace(nodes=grown(a.nodes, _larger(len(a.nodes))))
         if self._on_growth is not None:
             self._on_growth(self)
 
@@ -186,16 +184,16 @@ class Relation:
             self._reserve_entries(len(rows))
             n = kernels.add_entries(self.arrays, rows, left, height, out_rows, ids)
             for ix in self.indexes.values():
-                ix.add(self.arrays.rows, out_rows[:n], ids[:n], self.arrays.entry_hw)
+                ix.add(self.arrays.rows, out_rows[:n], ids[:n], self.arrays.entries)
 
     def _reserve_entries(self, more: int) -> None:
         a = self.arrays
-        capacity = len(a.entry_hw)
+        capacity = len(a.entries)
         if self.entries + more <= capacity:
             return
         while capacity < self.entries + more:
             capacity = _larger(capacity)
-        self.arrays = a._replace(entry_hw=grown(a.entry_hw, capacity), entry_next=grown(a.entry_next, capacity))
+        self.arrays = a._replace(entries=grown(a.entries, capacity))
         for ix in self.indexes.values():
             ix.hold_entries(capacity)
         if self._on_growth is not None:
@@ -213,9 +211,9 @@ class Relation:
         """Build the index over `columns` from the entries, if it is not there."""
         if columns in self.indexes:
             return
-        ix = Index(self.arity, columns, len(self.arrays.entry_hw))
+        ix = Index(self.arity, columns, len(self.arrays.entries))
         rows, ids, _ = self.list_entries()
-        ix.add(self.arrays.rows, rows, ids, self.arrays.entry_hw)
+        ix.add(self.arrays.rows, rows, ids, self.arrays.entries)
         self.indexes[columns] = ix
         if self._on_growth is not None:
             self._on_growth(self)
@@ -298,7 +296,7 @@ def state_of(relation: Relation) -> Mapping[str, Any]:
     for columns in sorted(relation.indexes):
         found = indexes.setdefault(columns, {})
         for key, rest, entry in relation.postings(columns):
-            found.setdefault(key, []).append((rest, int(relation.arrays.entry_hw[entry])))
+            found.setdefault(key, []).append((rest, int(relation.arrays.entries[entry]["hw"])))
         for postings in found.values():
             postings.sort()
     return {"facts": facts, "supports": supports, "entries": entries, "indexes": indexes}

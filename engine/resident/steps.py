@@ -16,7 +16,7 @@ import numpy as np
 from engine.errors import WeightOverflowError
 from engine.resident import join as kernels
 from engine.resident.bound import BoundPlan, BoundStep
-from engine.resident.layout import I8, I32, I64, RelationArrays
+from engine.resident.layout import ENTRY, I8, I32, I64, Records, RelationArrays
 from engine.resident.relation import Index, Relation
 
 CHUNK = 1 << 20
@@ -49,10 +49,11 @@ class BatchIndex:
         ids = np.arange(n, dtype=np.int32)
         # A weight of 2 or -2 turns an entry round: two postings.
         twice = np.flatnonzero(np.broadcast_to(np.abs(batch.weights) == 2, n)).astype(np.int32)
-        self.entry_hw = np.concatenate((hw, hw[twice]))
+        self.entries = np.empty(n + len(twice), ENTRY)
+        self.entries["hw"] = np.concatenate((hw, hw[twice]))
         rows = np.concatenate((ids, twice))
         self.index = Index(batch.codes.shape[1], columns, len(rows), 16)
-        self.index.add(batch.codes, rows, np.arange(len(rows), dtype=np.int32), self.entry_hw)
+        self.index.add(batch.codes, rows, np.arange(len(rows), dtype=np.int32), self.entries)
         self.low = batch.codes.min(axis=0, initial=np.iinfo(np.int64).max)
         self.high = batch.codes.max(axis=0, initial=np.iinfo(np.int64).min)
 
@@ -63,7 +64,7 @@ class Target:
 
     index: Index | None
     relation: RelationArrays | None
-    entry_hw: I32
+    entries: Records
     low: I64
     high: I64
     use_heights: bool
@@ -74,12 +75,12 @@ class Target:
         """The relation itself. `columns=None`: whole tuples."""
         a = relation.arrays
         ix = None if columns is None else relation.indexes[columns]
-        return cls(ix, a if ix is None else None, a.entry_hw, a.low, a.high, use_heights, 1)
+        return cls(ix, a if ix is None else None, a.entries, a.low, a.high, use_heights, 1)
 
     @classmethod
     def batch(cls, batch: BatchIndex, use_heights: bool, sign: int) -> Target:
         """The batch alone, added (+1) or taken away (-1)."""
-        return cls(batch.index, None, batch.entry_hw, batch.low, batch.high, use_heights, sign)
+        return cls(batch.index, None, batch.entries, batch.low, batch.high, use_heights, sign)
 
 
 Targets = Callable[[BoundStep], list[Target]]
@@ -179,15 +180,19 @@ class Runner:
             return
         charge(total)
         shape = (step.carry, step.payload, step.equal, target.use_heights, target.sign)
-        if not step.consolidate:
+        alone = not step.consolidate
+        if not alone:
+            order, starts, work = kernels.group(ix, table, heights, found, step.carry)
+            # Groups of one binding have nothing to sum up.
+            alone = step.lossless and len(work) == len(order)
+        if alone:
             begin = 0
             while begin < len(table):
-                *chunk, begin = kernels.expand(ix, target.entry_hw, *bindings, found, begin, *shape, CHUNK)
+                *chunk, begin = kernels.expand(ix, target.entries, *bindings, found, begin, *shape, CHUNK)
                 yield chunk[0], chunk[1], chunk[2]
             return
-        order, starts, work = kernels.group(ix, table, heights, found, step.carry)
         low, span = _range(step, target)
-        arguments = (ix, target.entry_hw, table, heights, weights, found, order, starts, work)
+        arguments = (ix, target.entries, table, heights, weights, found, order, starts, work)
 
 
         def accumulate(scratch: Scratch, begin: int, end: int) -> tuple[tuple[I64, I32, I64], int]:

@@ -31,10 +31,12 @@ from engine.resident.layout import (
     RELATION,
     ROW_FREE,
     ROWS,
+    WARM,
 )
 
 I64_1, I64_2 = types.int64[::1], types.int64[:, ::1]
 I32_1, I8_1 = types.int32[::1], types.int8[::1]
+_BLOCK = 32
 _MAX = np.iinfo(np.int64).max
 _MIN = np.iinfo(np.int64).min
 
@@ -65,7 +67,7 @@ def rehash(r, slots):
     arity = r.rows.shape[1]
     mask = slots.size - 1
     for row in range(r.head[ROWS]):
-        if r.first_entry[row] != FREE:
+        if r.heads[row]["entry"] != FREE:
             slot = np.int64(hash_row(r.rows, row, arity)) & mask
             while slots[slot] != NONE:
                 slot = (slot + 1) & mask
@@ -81,16 +83,39 @@ def push(r, tuples, heights, weights, out, begin):
     """
     arity = r.rows.shape[1]
     one_height, one_weight = heights.size == 1, weights.size == 1
+    likely = np.empty(_BLOCK, np.int32)
+    warm = np.int32(0)
     for i in range(begin, tuples.shape[0]):
+        ahead = (i - begin) % _BLOCK
+        if ahead == 0:
+            # The slots, rows and first nodes of a block are read in three loops of independent loads, so that the
+            # processor waits for many cache misses at once; what they find is only a guess for the loop below.
+            size = min(_BLOCK, tuples.shape[0] - i)
+            mask = r.slots.size - 1
+            for b in range(size):
+                likely[b] = r.slots[np.int64(hash_row(tuples, i + b, arity)) & mask]
+            for b in range(size):
+                row = likely[b]
+                if row != NONE:
+                    for c in range(arity):
+                        if r.rows[row, c] != tuples[i + b, c]:
+                            likely[b] = NONE
+                            break
+            for b in range(size):
+                if likely[b] != NONE and r.heads[likely[b]]["support"] != NONE:
+                    warm ^= r.nodes[r.heads[likely[b]]["support"]]["height"]
         # Room for one row (and its table slot) and one node.
-        if r.head[NODE_FREE] == NONE and r.head[NODES] == r.support_count.size:
+        if r.head[NODE_FREE] == NONE and r.head[NODES] == r.nodes.size:
             return i
-        slot = find(r, tuples, i)
-        row = r.slots[slot]
+        row = likely[ahead]
+        slot = np.int64(0)
+        if row == NONE:
+            slot = find(r, tuples, i)
+            row = r.slots[slot]
         if row == NONE:
             if r.head[ROW_FREE] != NONE:
                 row = np.int32(r.head[ROW_FREE])
-                r.head[ROW_FREE] = r.first_support[row]
+                r.head[ROW_FREE] = r.heads[row]["support"]
             else:
                 if r.head[ROWS] == r.rows.shape[0]:
                     return i
@@ -98,8 +123,8 @@ def push(r, tuples, heights, weights, out, begin):
                 r.head[ROWS] += 1
             if (r.head[LIVE] + 1) * 3 > r.slots.size * 2:
                 # Give the row back: the table must grow first.
-                r.first_support[row] = r.head[ROW_FREE]
-                r.first_entry[row] = FREE
+                r.heads[row]["support"] = r.head[ROW_FREE]
+                r.heads[row]["entry"] = FREE
                 r.head[ROW_FREE] = row
                 return i
             for c in range(arity):
@@ -109,51 +134,53 @@ def push(r, tuples, heights, weights, out, begin):
                     r.low[c] = code
                 if code > r.high[c]:
                     r.high[c] = code
-            r.first_support[row] = NONE
-            r.first_entry[row] = NONE
+            r.heads[row]["support"] = NONE
+            r.heads[row]["entry"] = NONE
             r.slots[slot] = row
             r.head[LIVE] += 1
         out[i] = row
         height = heights[0] if one_height else heights[i]
         weight = weights[0] if one_weight else weights[i]
         before = np.int32(NONE)
-        node = r.first_support[row]
-        while node != NONE and r.support_height[node] != height:
+        node = r.heads[row]["support"]
+        while node != NONE and r.nodes[node]["height"] != height:
             before = node
-            node = r.support_next[node]
+            node = r.nodes[node]["next"]
         if node == NONE:
             if weight == 0:
                 continue
             if r.head[NODE_FREE] != NONE:
                 node = np.int32(r.head[NODE_FREE])
-                r.head[NODE_FREE] = r.support_next[node]
+                r.head[NODE_FREE] = r.nodes[node]["next"]
             else:
                 node = np.int32(r.head[NODES])
                 r.head[NODES] += 1
-            r.support_height[node] = height
-            r.support_count[node] = weight
-            r.support_next[node] = r.first_support[row]
-            r.first_support[row] = node
+            r.nodes[node]["height"] = height
+            r.nodes[node]["count"] = weight
+            r.nodes[node]["next"] = r.heads[row]["support"]
+            r.heads[row]["support"] = node
             r.head[NODES_USED] += 1
             if height == 0:
                 r.head[ASSERTED] += 1
         else:
-            count = r.support_count[node]
+            count = r.nodes[node]["count"]
             if (weight > 0 and count > _MAX - weight) or (weight < 0 and count < _MIN - weight):
                 return -1 - i
             count += weight
             if count != 0:
-                r.support_count[node] = count
+                r.nodes[node]["count"] = count
             else:
                 if before == NONE:
-                    r.first_support[row] = r.support_next[node]
+                    r.heads[row]["support"] = r.nodes[node]["next"]
                 else:
-                    r.support_next[before] = r.support_next[node]
-                r.support_next[node] = r.head[NODE_FREE]
+                    r.nodes[before]["next"] = r.nodes[node]["next"]
+                r.nodes[node]["next"] = r.head[NODE_FREE]
                 r.head[NODE_FREE] = node
                 r.head[NODES_USED] -= 1
                 if height == 0:
                     r.head[ASSERTED] -= 1
+    # `warm` is stored so that the compiler keeps the loads.
+    r.head[WARM] = warm
     return tuples.shape[0]
 
 
@@ -182,27 +209,27 @@ def settle(r, touched, marks, k, signed):
         below, upto = np.int64(0), np.int64(0)
         nearest = np.int32(-1)
         nodes = 0
-        node = r.first_support[row]
+        node = r.heads[row]["support"]
         while node != NONE:
-            height = r.support_height[node]
+            height = r.nodes[node]["height"]
             if height <= k:
-                upto += r.support_count[node]
+                upto += r.nodes[node]["count"]
                 if height < k:
-                    below += r.support_count[node]
+                    below += r.nodes[node]["count"]
             else:
                 nodes += 1
                 if nearest == -1 or height < nearest:
                     nearest = height
-            node = r.support_next[node]
+            node = r.nodes[node]["next"]
         have = 0
-        entry = r.first_entry[row]
+        entry = r.heads[row]["entry"]
         while entry != NONE:
-            hw = r.entry_hw[entry]
+            hw = r.entries[entry]["hw"]
             if hw >> 1 == k:
                 have += 1 - 2 * (hw & 1)
             elif hw >> 1 > k:
                 nodes += 1
-            entry = r.entry_next[entry]
+            entry = r.entries[entry]["next"]
         want = (1 if upto > 0 else 0) - (1 if below > 0 else 0)
         if want != have:
             out[n] = row
@@ -215,22 +242,22 @@ def settle(r, touched, marks, k, signed):
         while m + nodes > later.size:
             later = np.concatenate((later, np.empty(later.size, np.int32)))
             later_heights = np.concatenate((later_heights, np.empty(later_heights.size, np.int32)))
-        entry = r.first_entry[row]
+        entry = r.heads[row]["entry"]
         while entry != NONE:
-            hw = r.entry_hw[entry]
+            hw = r.entries[entry]["hw"]
             if hw >> 1 > k:
                 later[m] = row
                 later_heights[m] = hw >> 1
                 m += 1
-            entry = r.entry_next[entry]
+            entry = r.entries[entry]["next"]
         if signed:
-            node = r.first_support[row]
+            node = r.heads[row]["support"]
             while node != NONE:
-                if r.support_height[node] > k:
+                if r.nodes[node]["height"] > k:
                     later[m] = row
-                    later_heights[m] = r.support_height[node]
+                    later_heights[m] = r.nodes[node]["height"]
                     m += 1
-                node = r.support_next[node]
+                node = r.nodes[node]["next"]
         elif upto <= 0 and nearest != -1:
             later[m] = row
             later_heights[m] = nearest
@@ -252,25 +279,25 @@ def remove_entries(r, rows, weights, k, out_rows, out_entries):
     for i in range(rows.size):
         row = rows[i]
         before = np.int32(NONE)
-        entry = r.first_entry[row]
-        while entry != NONE and r.entry_hw[entry] >> 1 != k:
+        entry = r.heads[row]["entry"]
+        while entry != NONE and r.entries[entry]["hw"] >> 1 != k:
             before = entry
-            entry = r.entry_next[entry]
+            entry = r.entries[entry]["next"]
         if entry == NONE:
             continue
         if before == NONE:
-            r.first_entry[row] = r.entry_next[entry]
+            r.heads[row]["entry"] = r.entries[entry]["next"]
         else:
-            r.entry_next[before] = r.entry_next[entry]
-        if r.entry_hw[entry] & 1:
+            r.entries[before]["next"] = r.entries[entry]["next"]
+        if r.entries[entry]["hw"] & 1:
             r.head[NEGATIVE] -= 1
-        r.entry_next[entry] = r.head[ENTRY_FREE]
+        r.entries[entry]["next"] = r.head[ENTRY_FREE]
         r.head[ENTRY_FREE] = entry
         r.head[ENTRIES_USED] -= 1
         out_rows[n] = row
         out_entries[n] = entry
         # What is left of the change, for `add_entries`: from the removed weight to the wanted one.
-        weights[i] += 1 - 2 * (r.entry_hw[entry] & 1)
+        weights[i] += 1 - 2 * (r.entries[entry]["hw"] & 1)
         n += 1
     return n
 
@@ -290,16 +317,16 @@ def add_entries(r, rows, weights, k, out_rows, out_entries):
         row = rows[i]
         if r.head[ENTRY_FREE] != NONE:
             entry = np.int32(r.head[ENTRY_FREE])
-            r.head[ENTRY_FREE] = r.entry_next[entry]
+            r.head[ENTRY_FREE] = r.entries[entry]["next"]
         else:
             entry = np.int32(r.head[ENTRIES])
             r.head[ENTRIES] += 1
         r.head[ENTRIES_USED] += 1
         if weights[i] < 0:
             r.head[NEGATIVE] += 1
-        r.entry_hw[entry] = k * 2 + (1 if weights[i] < 0 else 0)
-        r.entry_next[entry] = r.first_entry[row]
-        r.first_entry[row] = entry
+        r.entries[entry]["hw"] = k * 2 + (1 if weights[i] < 0 else 0)
+        r.entries[entry]["next"] = r.heads[row]["entry"]
+        r.heads[row]["entry"] = entry
         out_rows[n] = row
         out_entries[n] = entry
         n += 1
@@ -311,15 +338,15 @@ def list_entries(r, out_rows, out_entries, out_hw):
     """All entries: row, id and height-weight. The arrays hold head[ENTRIES_USED]."""
     n = 0
     for row in range(r.head[ROWS]):
-        entry = r.first_entry[row]
+        entry = r.heads[row]["entry"]
         if entry == FREE:
             continue
         while entry != NONE:
             out_rows[n] = row
             out_entries[n] = entry
-            out_hw[n] = r.entry_hw[entry]
+            out_hw[n] = r.entries[entry]["hw"]
             n += 1
-            entry = r.entry_next[entry]
+            entry = r.entries[entry]["next"]
     return n
 
 
@@ -328,17 +355,17 @@ def describe(r, rows, asserted, derived, present):
     """For each row: support at height 0, supports above it summed up, entries summed up."""
     for i in range(rows.size):
         a, d, p = np.int64(0), np.int64(0), np.int64(0)
-        node = r.first_support[rows[i]]
+        node = r.heads[rows[i]]["support"]
         while node != NONE:
-            if r.support_height[node] == 0:
-                a += r.support_count[node]
+            if r.nodes[node]["height"] == 0:
+                a += r.nodes[node]["count"]
             else:
-                d += r.support_count[node]
-            node = r.support_next[node]
-        entry = r.first_entry[rows[i]]
+                d += r.nodes[node]["count"]
+            node = r.nodes[node]["next"]
+        entry = r.heads[rows[i]]["entry"]
         while entry != NONE:
-            p += 1 - 2 * (r.entry_hw[entry] & 1)
-            entry = r.entry_next[entry]
+            p += 1 - 2 * (r.entries[entry]["hw"] & 1)
+            entry = r.entries[entry]["next"]
         asserted[i], derived[i], present[i] = a, d, p
 
 
@@ -354,7 +381,7 @@ def live_rows(r, out):
     """All rows in use, ascending; `out` holds head[LIVE]."""
     n = 0
     for row in range(r.head[ROWS]):
-        if r.first_entry[row] != FREE:
+        if r.heads[row]["entry"] != FREE:
             out[n] = row
             n += 1
     return n
@@ -371,7 +398,7 @@ def free_rows(r, rows):
     mask = r.slots.size - 1
     n = 0
     for row in rows:
-        if r.first_entry[row] != NONE or r.first_support[row] != NONE:
+        if r.heads[row]["entry"] != NONE or r.heads[row]["support"] != NONE:
             continue
         hole = find(r, r.rows, row)
         slot = (hole + 1) & mask
@@ -383,8 +410,8 @@ def free_rows(r, rows):
                 hole = slot
             slot = (slot + 1) & mask
         r.slots[hole] = NONE
-        r.first_entry[row] = FREE
-        r.first_support[row] = r.head[ROW_FREE]
+        r.heads[row]["entry"] = FREE
+        r.heads[row]["support"] = r.head[ROW_FREE]
         r.head[ROW_FREE] = row
         r.head[LIVE] -= 1
         n += 1
@@ -396,11 +423,11 @@ def list_supports(r, rows, out, heights, counts):
     """Every support of `rows`: position in `rows`, height, count; the arrays hold head[NODES_USED]."""
     n = 0
     for i in range(rows.size):
-        node = r.first_support[rows[i]]
+        node = r.heads[rows[i]]["support"]
         while node != NONE:
             out[n] = i
-            heights[n] = r.support_height[node]
-            counts[n] = r.support_count[node]
+            heights[n] = r.nodes[node]["height"]
+            counts[n] = r.nodes[node]["count"]
             n += 1
-            node = r.support_next[node]
+            node = r.nodes[node]["next"]
     return n
