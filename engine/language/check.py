@@ -17,7 +17,6 @@ from engine.language.syntax import (
     Aggregate,
     Atom,
     Comparison,
-    Constant,
     Literal,
     Negation,
     Rule,
@@ -62,7 +61,8 @@ def check_safety(rule: Rule) -> None:
         if isinstance(term, Wildcard):
             message = "'_' cannot stand in the head of a rule: it gives no value to derive"
             raise _unsafe(rule, message, term)
-        _check_term(term, bound, outer, "in the head", rule)
+        _check_aggregates(term, bound, outer, rule)
+        _check_term(term, bound, "in the head", rule)
 
 
 def _bound(body: Sequence[Literal], given: set[str], outer: set[str]) -> set[str]:
@@ -112,42 +112,44 @@ def _check_literal(literal: Literal, bound: set[str], outer: set[str], rule: Rul
         case Atom():
             where = "in a computed argument"
     for term in terms_of(literal):
+        # First, because a variable that an aggregate leaves unbound is the cause of others.
+        _check_aggregates(term, bound, outer, rule)
+    for term in terms_of(literal):
         if isinstance(term, Wildcard) and isinstance(literal, Comparison):
             raise _unsafe(rule, "'_' cannot be compared: it has no value", term)
-        _check_term(term, bound, outer, where, rule)
+        _check_term(term, bound, where, rule)
 
 
-def _check_term(term: Term, bound: set[str], outer: set[str], where: str, rule: Rule) -> None:
+def _check_term(term: Term, bound: set[str], where: str, rule: Rule) -> None:
     for variable in _variables(term):
         if variable.name not in bound:
             message = f"the variable {variable.name} {where} is bound by no positive atom of the body"
             raise _unsafe(rule, message, variable)
-    if isinstance(term, Variable | Constant | Wildcard):
-        return
-    for inner in _own(term):
-        if isinstance(inner, Wildcard):
-            raise _unsafe(rule, "'_' cannot stand in a computation: it has no value", inner)
-        if isinstance(inner, Aggregate):
-            _check_aggregate(inner, bound, outer, rule)
+    if not isinstance(term, Wildcard):
+        for inner in _own(term):
+            if isinstance(inner, Wildcard):
+                raise _unsafe(rule, "'_' cannot stand in a computation: it has no value", inner)
 
 
-def _check_aggregate(aggregate: Aggregate, bound: set[str], outer: set[str], rule: Rule) -> None:
-    for variable in _shared_variables(aggregate, outer):
-        if variable.name not in bound:
-            message = (
-                f"the variable {variable.name} stands outside of the aggregate too, but is bound only in it"
-            )
-            raise _unsafe(rule, message, variable)
-    own = outer | {
-        v.name for literal in aggregate.body for term in terms_of(literal) for v in _variables(term)
-    }
-    inside = _bound(aggregate.body, bound & outer, own)
-    for literal in aggregate.body:
-        _check_literal(literal, inside, own, rule)
-    if aggregate.argument is not None:
-        _check_term(aggregate.argument, inside, own, "in the argument of an aggregate", rule)
-        if isinstance(aggregate.argument, Wildcard):
-            raise _unsafe(rule, "'_' cannot be aggregated: it has no value", aggregate.argument)
+def _check_aggregates(term: Term, bound: set[str], outer: set[str], rule: Rule) -> None:
+    for aggregate in _own(term):
+        if not isinstance(aggregate, Aggregate):
+            continue
+        for variable in _shared_variables(aggregate, outer):
+            if variable.name not in bound:
+                name = variable.name
+                message = f"the variable {name} stands outside of the aggregate too, but is bound only in it"
+                raise _unsafe(rule, message, variable)
+        own = outer | {v.name for literal in aggregate.body for t in terms_of(literal) for v in _variables(t)}
+        inside = _bound(aggregate.body, bound & outer, own)
+        for literal in aggregate.body:
+            _check_literal(literal, inside, own, rule)
+        argument = aggregate.argument
+        if isinstance(argument, Wildcard):
+            raise _unsafe(rule, "'_' cannot be aggregated: it has no value", argument)
+        if argument is not None:
+            _check_aggregates(argument, inside, own, rule)
+            _check_term(argument, inside, "in the argument of an aggregate", rule)
 
 
 def _own(term: Literal | Term) -> list[Literal | Term]:

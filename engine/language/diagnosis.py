@@ -7,6 +7,7 @@ unclosed string or comment, a reserved word), what to do about it. Costs nothing
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from lark import Token, Tree
@@ -14,6 +15,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from engine.errors import ProgramError, ProgramSyntaxError, Span, UnsupportedFeatureError
 from engine.language import operators
+from engine.language.bodies import Alternatives
 from engine.language.canonical import format_term
 from engine.language.constants import shortened
 from engine.language.syntax import Atom, Constant, Term, Variable
@@ -47,6 +49,9 @@ _WORDS = {
 }
 
 
+_WORD = re.compile(r"\w+|:-|[<>!]=|\S")
+
+
 def explain(unexpected: UnexpectedInput, text: str) -> ProgramError:
     """The error that a user sees."""
     # Lark sets it when it raises, and gives it no types.
@@ -54,12 +59,13 @@ def explain(unexpected: UnexpectedInput, text: str) -> ProgramError:
     accepted = frozenset(parser.accepts())
     before = _last(parser.parser_state.value_stack)
     line, column, start = unexpected.line, unexpected.column, unexpected.pos_in_stream or 0
+    # The lexer reads what the parser's state allows, for example the ':' of ':-'; show the whole word.
+    word = _WORD.match(text, start)
+    found = word[0] if word else text[start : start + 1]
     if isinstance(unexpected, UnexpectedToken):
         if unexpected.token.type == "$END":
             return _at_end(text, accepted, before)
-        found = str(unexpected.token)
-    else:
-        found = text[start]
+        found = max(found, str(unexpected.token), key=len)
     unclosed = _unclosed(text, start) if isinstance(unexpected, UnexpectedCharacters) else None
     if unclosed:
         message, width = f"a {unclosed} that starts here is not closed", 2 if unclosed == "comment" else 1
@@ -165,16 +171,19 @@ def _shown(found: str) -> str:
     return f"the character U+{ord(found[0]):04X}"
 
 
-def _last(value: Any) -> Any:
+def _last(stack: Any) -> Any:
     """The last token or node of what the parser holds: the thing before the fault."""
-    while isinstance(value, Tree | list) or (isinstance(value, tuple) and not hasattr(value, "span")):
-        children = value.children if isinstance(value, Tree) else value
-        if not children:
+    value = stack
+    while True:
+        if isinstance(value, Alternatives):
+            value = value.bodies[-1]
+        elif isinstance(value, Tree):
+            value = value.children
+        if not isinstance(value, list):
+            return value
+        if not value:
             return None
-        value = children[-1]
-        if isinstance(value, int):
-            return None
-    return value
+        value = value[-1]
 
 
 def _span(value: Any) -> Span | None:

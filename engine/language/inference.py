@@ -116,7 +116,7 @@ def _check_against_facts(declaration: Declaration, facts: Schema) -> None:
                 text=declaration.text,
                 span=spans[i] if spans else declaration.span,
                 relation=name,
-                column=column.name,
+                column_name=column.name,
                 expected=fact.type.value,
                 got=column.type.value,
             )

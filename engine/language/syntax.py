@@ -16,6 +16,8 @@ from engine.errors import Span
 from engine.language.schema import Column, ColumnType
 
 MAX_DEPTH = 100
+# An aggregate counts for more, because a walk into it passes a literal and a term on each level.
+AGGREGATE_DEPTH = 4
 NOWHERE = Span(1, 1, 1, 1)
 
 
@@ -96,7 +98,7 @@ class Aggregate:
     def __post_init__(self) -> None:
         inner = max((depth_of(term) for literal in self.body for term in terms_of(literal)), default=0)
         argument = 0 if self.argument is None else depth_of(self.argument)
-        object.__setattr__(self, "depth", 1 + max(inner, argument))
+        object.__setattr__(self, "depth", AGGREGATE_DEPTH + max(inner, argument))
 
 
 @dataclass(frozen=True, slots=True)

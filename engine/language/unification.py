@@ -158,7 +158,7 @@ class TypeGraph:
             text=rule.text,
             span=term.span,
             relation=atom.relation,
-            column=names.names[position],
+            column_name=names.names[position],
             expected=expected.value,
             got=got.value,
         )
