@@ -219,6 +219,9 @@ def accumulate(
     dense = sums.size > 0
     span = sums.size
     column = payload[0] if kept == 1 else 0
+    codes = ix.payload.ravel()
+    width = np.int64(ix.payload.shape[1])
+    stride = np.uint64(width)
     plain = equal.shape[0] == 0
     one_height, one_weight = heights.size == 1, weights.size == 1
     out = np.empty((64, carried + kept), np.int64)
@@ -257,8 +260,12 @@ def accumulate(
                 continue
             if fast and plain and dense:
                 if scan:
-                    for j in range(first, first + count):
-                        sums[np.uint64(ix.payload[j, column] - low)] += weight
+                    # The hot loop: unsigned positions, so that nothing is checked for being negative.
+                    at_code = np.uint64(first * width + column)
+                    end_code = np.uint64((first + count) * width)
+                    while at_code < end_code:
+                        sums[np.uint64(codes[at_code] - low)] += weight
+                        at_code += stride
                 else:
                     for j in range(first, first + count):
                         p = np.uint64(ix.payload[j, column] - low)

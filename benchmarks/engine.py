@@ -1,0 +1,133 @@
+"""The engine alone, in process: bootstraps of recursive programs, and small epochs.
+
+    python -m benchmarks.engine [--json FILE] [--runs N] [--only WORD]
+
+The graphs are made here (R-MAT with a fixed seed: 1,000 vertices, 10,000 distinct edges); LUBM-1 is read from
+../shared/data and left out, with a line that says so, where it is not there. Times are wall times of one transaction
+that adds the rules to loaded facts. The limit of a bootstrap is one read and one addition for each derivation; the
+note gives nanoseconds a derivation, so that the distance from it can be seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.report import Figure, figure, show
+from engine import Reasoner
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+Array = npt.NDArray[np.int64]
+
+BASE = "tc(x, y) :- arc(x, y)."
+LINEAR = [BASE, "tc(x, z) :- tc(x, y), arc(y, z)."]
+NON_LINEAR = [BASE, "tc(x, z) :- tc(x, y), tc(y, z)."]
+SAME_GENERATION = ["sg(x, y) :- arc(p, x), arc(p, y).", "sg(x, y) :- arc(a, x), sg(a, b), arc(b, y)."]
+RDFS = [
+    "t(y, 4, x) :- t(a, 2, x), t(y, a, z).",
+    "t(z, 4, x) :- t(a, 3, x), t(y, a, z).",
+    "t(x, 1, z) :- t(x, 1, y), t(y, 1, z).",
+    "t(x, 0, z) :- t(x, 0, y), t(y, 0, z).",
+    "t(z, 4, y) :- t(x, 0, y), t(z, 4, x).",
+    "t(x, b, y) :- t(a, 1, b), t(x, a, y).",
+]
+
+
+def rmat(vertices: int, edges: int, seed: int = 7) -> Array:
+    """Distinct edges of an R-MAT graph with the probabilities 0.3, 0.25, 0.25, 0.2; int64[edges, 2]."""
+    rng = np.random.default_rng(seed)
+    levels = int(np.ceil(np.log2(vertices)))
+    found = np.empty((0, 2), np.int64)
+    while len(found) < edges:
+        quadrant = np.searchsorted([0.3, 0.55, 0.8], rng.random((edges, levels)))
+        powers = 1 << np.arange(levels)[::-1]
+        more = np.stack(((quadrant >> 1) @ powers, (quadrant & 1) @ powers), axis=1)
+        found = np.unique(np.concatenate((found, more[(more < vertices).all(axis=1)])), axis=0)
+        rng.shuffle(found)
+    return np.ascontiguousarray(found[:edges])
+
+
+def bootstrap(name: str, facts: Array, relation: str, rules: list[str], head: str, target: float, runs: int) -> list[Figure]:
+    """Add `rules` to loaded facts, `runs` times from scratch."""
+    seconds = []
+    for _ in range(runs):
+        reasoner = Reasoner()
+        reasoner.apply(facts={relation: facts})
+        start = time.perf_counter()
+        result = reasoner.apply(rules=[(rule, 1) for rule in rules])
+        seconds.append(time.perf_counter() - start)
+    derivations, tuples = result.cost["derivations"], reasoner.count(head)
+    note = f"{derivations:,} derivations, {tuples:,} tuples, {min(seconds) / derivations * 1e9:.2g} ns a derivation"
+    size = reasoner.memory() / tuples
+    return [
+        figure(name, seconds, "s", target, note),
+        figure(f"{name}: memory a tuple", [size], "B", note=f"{reasoner.memory() / 2**20:,.0f} MiB, facts and slack included"),
+    ]
+
+
+def lubm(runs: int) -> list[Figure]:
+    """LUBM-1 under the six RDFS rules: bootstrap, single facts, one per cent."""
+    if not (DATA / "lubm1abox.ntenc").exists():
+        print(f"LUBM-1 left out: {DATA} is not there")
+        return []
+    triples = np.concatenate([np.loadtxt(DATA / f"lubm1{part}box.ntenc", dtype=np.int64) for part in "at"])
+    figures = bootstrap("LUBM-1 RDFS bootstrap", triples, "t", RDFS, "t", 0.5, runs)
+    reasoner = Reasoner()
+    reasoner.apply(facts={"t": triples}, rules=[(rule, 1) for rule in RDFS])
+    rng = np.random.default_rng(1)
+    retract, add = [], []
+    for row in triples[rng.choice(len(triples), 300, replace=False)].tolist():
+        for weight, times in ((-1, retract), (1, add)):
+            start = time.perf_counter()
+            reasoner.apply(facts={"t": [(tuple(row), weight)]})
+            times.append((time.perf_counter() - start) * 1000)
+    figures += [
+        figure("LUBM-1, one fact retracted", retract, "ms", 2, f"p95 {np.percentile(retract, 95):.2g} ms"),
+        figure("LUBM-1, one fact added", add, "ms", 2, f"p95 {np.percentile(add, 95):.2g} ms"),
+    ]
+    away, back = [], []
+    for _ in range(max(5, runs)):
+        part = [tuple(row) for row in triples[rng.choice(len(triples), len(triples) // 100, replace=False)].tolist()]
+        for weight, times in ((-1, away), (1, back)):
+            start = time.perf_counter()
+            reasoner.apply(facts={"t": [(row, weight) for row in part]})
+            times.append(time.perf_counter() - start)
+    ratio = float(np.median(away) / np.median(back))
+    share = float(np.median(away) / figures[0].median)
+    return [
+        *figures,
+        figure("LUBM-1, 1 % retracted", away, "s", note=f"{share:.2g} of the bootstrap (at most 0.1)"),
+        figure("LUBM-1, 1 % added", back, "s"),
+        figure("LUBM-1, 1 %: retracting / adding", [ratio], "x", 1.5),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--runs", type=int, default=5, help="bootstraps of each program (default 5)")
+    parser.add_argument("--only", default="", help="only the programs whose name holds this word")
+    options = parser.parse_args()
+    graph = rmat(1000, 10_000)
+    chain = np.stack((np.arange(999), np.arange(1, 1000)), axis=1)
+    programs = [
+        ("linear closure of R-MAT", graph, LINEAR, "tc", 0.6),
+        ("non-linear closure of R-MAT", graph, NON_LINEAR, "tc", 4.0),
+        ("same generation on R-MAT", graph, SAME_GENERATION, "sg", 2.0),
+        ("closure of a chain of 1,000", chain, LINEAR, "tc", 0.3),
+    ]
+    figures: list[Figure] = []
+    for name, facts, rules, head, target in programs:
+        if options.only in name:
+            figures += bootstrap(name, facts, "arc", rules, head, target, options.runs)
+    if options.only in "LUBM-1":
+        figures += lubm(options.runs)
+    show("Engine", figures, options.json)
+
+
+if __name__ == "__main__":
+    main()
