@@ -51,7 +51,9 @@ def rmat(vertices: int, edges: int, seed: int = 7) -> Array:
     return np.ascontiguousarray(found[:edges])
 
 
-def bootstrap(name: str, facts: Array, relation: str, rules: list[str], head: str, target: float, runs: int) -> list[Figure]:
+def bootstrap(
+    name: str, facts: Array, relation: str, rules: list[str], head: str, target: float, runs: int
+) -> list[Figure]:
     """Add `rules` to loaded facts, `runs` times from scratch."""
     seconds = []
     for _ in range(runs):
@@ -63,9 +65,15 @@ def bootstrap(name: str, facts: Array, relation: str, rules: list[str], head: st
     derivations, tuples = result.cost["derivations"], reasoner.count(head)
     note = f"{derivations:,} derivations, {tuples:,} tuples, {min(seconds) / derivations * 1e9:.2g} ns a derivation"
     size = reasoner.memory() / tuples
+    held = f"{reasoner.memory() / 2**20:,.0f} MiB, facts and slack included"
     return [
         figure(name, seconds, "s", target, note),
-        figure(f"{name}: memory a tuple", [size], "B", note=f"{reasoner.memory() / 2**20:,.0f} MiB, facts and slack included"),
+        figure(
+            f"{name}: memory a tuple",
+            [size],
+            "B",
+            note=held,
+        ),
     ]
 
 
@@ -91,7 +99,10 @@ def lubm(runs: int) -> list[Figure]:
     ]
     away, back = [], []
     for _ in range(max(5, runs)):
-        part = [tuple(row) for row in triples[rng.choice(len(triples), len(triples) // 100, replace=False)].tolist()]
+        part = [
+            tuple(row)
+            for row in triples[rng.choice(len(triples), len(triples) // 100, replace=False)].tolist()
+        ]
         for weight, times in ((-1, away), (1, back)):
             start = time.perf_counter()
             reasoner.apply(facts={"t": [(row, weight) for row in part]})
@@ -107,7 +118,9 @@ def lubm(runs: int) -> list[Figure]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--runs", type=int, default=5, help="bootstraps of each program (default 5)")
     parser.add_argument("--only", default="", help="only the programs whose name holds this word")

@@ -38,7 +38,12 @@ def timed(action: Callable[[], object], runs: int = 3) -> list[float]:
 
 
 def figure(
-    name: str, values: Sequence[float], unit: str, target: float | None = None, note: str = "", most: bool = False
+    name: str,
+    values: Sequence[float],
+    unit: str,
+    target: float | None = None,
+    note: str = "",
+    most: bool = False,
 ) -> Figure:
     """A figure from the values of several runs. `most`: more is better, and `target` is a lower bound."""
     best = max(values) if most else min(values)
@@ -48,7 +53,11 @@ def figure(
 def machine() -> dict[str, str | int]:
     """What the figures were measured on."""
     names = [line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")]
-    return {"processor": names[0] if names else platform.processor(), "cores": len(names), "python": platform.python_version()}
+    return {
+        "processor": names[0] if names else platform.processor(),
+        "cores": len(names),
+        "python": platform.python_version(),
+    }
 
 
 def _cpuinfo() -> list[str]:
@@ -68,4 +77,6 @@ def show(title: str, figures: Sequence[Figure], path: Path | None) -> None:
     Console(width=150).print(table)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"machine": about, "figures": [asdict(f) for f in figures]}, indent=2) + "\n")
+        path.write_text(
+            json.dumps({"machine": about, "figures": [asdict(f) for f in figures]}, indent=2) + "\n"
+        )

@@ -42,7 +42,9 @@ class ProgramError(ZedlogError):
 
     code = "program_error"
 
-    def __init__(self, message: str, *, text: str | None = None, span: Span | None = None, **detail: Any) -> None:
+    def __init__(
+        self, message: str, *, text: str | None = None, span: Span | None = None, **detail: Any
+    ) -> None:
         super().__init__(message, **detail)
         self.span = span
         if span is not None:

@@ -55,7 +55,11 @@ class Placement(Protocol):
     name: str
 
     def execute(
-        self, circuit: Circuit, facts: Mapping[str, FactDelta], encode: Callable[[Constant], int], budget: Budget
+        self,
+        circuit: Circuit,
+        facts: Mapping[str, FactDelta],
+        encode: Callable[[Constant], int],
+        budget: Budget,
     ) -> Executed:
         """Bring the state to `circuit` over the facts changed by `facts`.
 

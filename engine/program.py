@@ -49,7 +49,9 @@ class Program:
             relation == atom.relation for _, rule in self.rules.values() for atom in _atoms(rule)
         )
 
-    def changed(self, rules: Sequence[RuleChange], declarations: str, mode: Mode, held: Mapping[str, Schema]) -> Program:
+    def changed(
+        self, rules: Sequence[RuleChange], declarations: str, mode: Mode, held: Mapping[str, Schema]
+    ) -> Program:
         """The program after rule changes and further declarations. `held` are the relations that hold facts.
 
         Raises:
@@ -67,7 +69,9 @@ class Program:
                 known = kept.get(id_)
                 weight = _new_weight(known[0].weight if known else 0, change.weight, mode)
                 if weight > MAX_WEIGHT:
-                    raise WeightOverflowError(f"the weight of the rule {change.rule!r} leaves 64 bits", rule=id_)
+                    raise WeightOverflowError(
+                        f"the weight of the rule {change.rule!r} leaves 64 bits", rule=id_
+                    )
                 if known is not None:
                     kept[id_] = (replace(known[0], weight=weight), known[1])
                 else:
@@ -102,7 +106,9 @@ class Program:
     def without(self, relations: Iterable[str]) -> Program:
         """The program without relations that nothing mentions any more."""
         gone = set(relations)
-        return replace(self, schemas={r: s for r, s in self.schemas.items() if r not in gone}) if gone else self
+        return (
+            replace(self, schemas={r: s for r, s in self.schemas.items() if r not in gone}) if gone else self
+        )
 
     def compiled(self, held: Iterable[str]) -> Program:
         """With the circuit of its rules over its relations and those in `held`; the old one where it is the same."""
@@ -131,7 +137,8 @@ def _atoms(rule: Rule) -> Iterable[Atom]:
 def _check_size(rule: Rule) -> None:
     if len(rule.body) > MAX_BODY:
         raise UnsupportedFeatureError(
-            f"a rule may have {MAX_BODY} atoms in its body, this one has {len(rule.body)}; split it through a new relation",
+            f"a rule may have {MAX_BODY} atoms in its body, this one has {len(rule.body)}; "
+            "split it through a new relation",
             text=rule.text,
             span=rule.span,
         )

@@ -71,7 +71,9 @@ class Reasoner:
     threads: for large joins, by default all cores.
     """
 
-    def __init__(self, placement: str = "auto", budget: Budget | None = None, threads: int | None = None) -> None:
+    def __init__(
+        self, placement: str = "auto", budget: Budget | None = None, threads: int | None = None
+    ) -> None:
         if placement not in ("auto", "resident"):
             raise InvalidRequestError(f'placement must be "auto" or "resident", not {placement!r}')
         self._placement: Placement = ResidentPlacement(threads)
@@ -88,7 +90,11 @@ class Reasoner:
         return self._epoch
 
     def apply(
-        self, facts: Facts | None = None, rules: Rules | None = None, declarations: str = "", mode: Mode = "zset"
+        self,
+        facts: Facts | None = None,
+        rules: Rules | None = None,
+        declarations: str = "",
+        mode: Mode = "zset",
     ) -> EpochResult:
         """Apply one transaction and commit it.
 
@@ -101,7 +107,11 @@ class Reasoner:
         return self._one(_request(facts, rules, declarations, mode, dry_run=False))
 
     def dry_run(
-        self, facts: Facts | None = None, rules: Rules | None = None, declarations: str = "", mode: Mode = "zset"
+        self,
+        facts: Facts | None = None,
+        rules: Rules | None = None,
+        declarations: str = "",
+        mode: Mode = "zset",
     ) -> EpochResult:
         """What `apply` would do; nothing stays."""
         return self._one(_request(facts, rules, declarations, mode, dry_run=True))
@@ -159,13 +169,12 @@ class Reasoner:
             for i in range(len(requests)):
                 self._symbols.truncate(mark)
                 tried = [r for j, r in enumerate(requests[: i + 1]) if j not in refused]
-                own, _, failure = self._stage(tried)
-                if failure is not None:
-                    refused[i] = failure
-                elif isinstance(own[-1], ZedlogError):
-                    refused[i] = own[-1]
-                else:
+                own, executed, failure = self._stage(tried)
+                if executed is not None:
                     self._placement.rollback()
+                error = failure or own[-1]
+                if error is not None:
+                    refused[i] = error
             self._symbols.truncate(mark)
             kept = [r for j, r in enumerate(requests) if j not in refused]
             fine, staging, failed = self._stage(kept)
@@ -267,7 +276,9 @@ class Reasoner:
             position = schema.position(name)
             if position is None:
                 raise UnknownColumnError(
-                    f"{schema} has no column {name}", relation=relation, columns=[c.name for c in schema.columns]
+                    f"{schema} has no column {name}",
+                    relation=relation,
+                    columns=[c.name for c in schema.columns],
                 )
             code = self._find(schema, position, value)
             if code is None:
@@ -351,10 +362,16 @@ class Reasoner:
         reasoner._symbols = SymbolTable(symbols)
         held = {name: schemas[name] for name in facts}
         known = Program(schemas=dict(schemas))
-        program = known.changed([RuleChange(r.canonical, r.weight) for r in rules], declarations, "zset", held)
+        program = known.changed(
+            [RuleChange(r.canonical, r.weight) for r in rules], declarations, "zset", held
+        )
         texts = {info.id: info for info in rules}
         named = {id_: (texts.get(id_, info), rule) for id_, (info, rule) in program.rules.items()}
-        program = Program(named, program.declarations, program.schemas, program.circuit).with_facts(held).compiled(())
+        program = (
+            Program(named, program.declarations, program.schemas, program.circuit)
+            .with_facts(held)
+            .compiled(())
+        )
         reasoner._placement.execute(program.circuit, facts, reasoner._encode, Budget())
         reasoner._placement.commit()
         reasoner._program = program
@@ -395,7 +412,9 @@ def _request(
             weights = np.array([weight for _, weight in given], np.int64)
         if len(tuples):
             inputs.append(FactInput(relation, tuples, weights))
-    changes = tuple(RuleChange(text, check_weight(weight, f"the rule {text!r}")) for text, weight in rules or ())
+    changes = tuple(
+        RuleChange(text, check_weight(weight, f"the rule {text!r}")) for text, weight in rules or ()
+    )
     return Request(tuple(inputs), changes, declarations, mode, dry_run)
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.errors import ArityError, InvalidValueError, NegativeWeightError
+from engine.language.operators import check_relation_name
 from engine.language.schema import Column, ColumnType, Schema
 from engine.placement import Codes, Placement
 from engine.program import Program
@@ -86,7 +88,9 @@ class Staging:
         open_types = False
         for change in request.facts:
             schema = program.schemas.get(change.relation)
-            if schema is not None:
+            if schema is None:
+                check_relation_name(change.relation)
+            else:
                 _check_arity(change, schema)
             schema, types = _typed(change, schema)
             if change.relation not in program.schemas or schema != program.schemas[change.relation]:
@@ -117,7 +121,8 @@ class Staging:
             old = self._before.schemas.get(name)
             if old is not None and old.arity != schema.arity and self._placement.count(name, "all"):
                 raise ArityError(
-                    f"{name} still holds tuples of {old.arity} columns; remove its rules in a transaction of its own first",
+                    f"{name} still holds tuples of {old.arity} columns; "
+                    "remove its rules in a transaction of its own first",
                     relation=name,
                     expected=old.arity,
                     got=schema.arity,
@@ -154,7 +159,9 @@ class Staging:
                 raise self._negative(relation, codes[wrong[:_SHOWN]], now[wrong], change[wrong], len(wrong))
         return staged
 
-    def _negative(self, relation: str, codes: Codes, now: Codes, change: Codes, number: int) -> NegativeWeightError:
+    def _negative(
+        self, relation: str, codes: Codes, now: Codes, change: Codes, number: int
+    ) -> NegativeWeightError:
         schema = self.program.schemas.get(relation)
         types = [column.type for column in schema.columns] if schema else [ColumnType.NUMBER] * codes.shape[1]
         known = all(kind is not None for kind in types)
@@ -224,7 +231,7 @@ def _joined(parts: list[tuple[Codes, npt.NDArray[np.int64]]]) -> tuple[Codes, np
 def _runs(flags: npt.NDArray[np.bool_]) -> Iterable[slice]:
     """The stretches of equal flags."""
     cuts = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(flags)]
-    return (slice(a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if a < b)
+    return (slice(a, b) for a, b in pairwise(cuts) if a < b)
 
 
 def _push(tally: Relation, codes: Codes, weights: npt.NDArray[np.int64]) -> None:
@@ -295,4 +302,3 @@ def _literal(value: Value) -> str:
 
 def _columns(arity: int) -> str:
     return "1 column" if arity == 1 else f"{arity} columns"
-

@@ -9,6 +9,7 @@ import numpy as np
 
 from engine.language.schema import ColumnType, Schema
 from engine.symbols import SymbolTable
+from engine.transaction import Tuple
 from engine.values import decode
 
 
@@ -25,18 +26,23 @@ def decoded_state(
         types = [column.type for column in schemas[relation].columns]
         for part in ("facts", "supports", "entries"):
             if parts[part]:
-                result[part][relation] = {_values(t, types, symbols): v for t, v in parts[part].items()}
-        for columns, keys in parts["indexes"].items():
+                keys = _values(list(parts[part]), types, symbols)
+                result[part][relation] = dict(zip(keys, parts[part].values(), strict=True))
+        for columns, postings in parts["indexes"].items():
             rest = [kind for c, kind in enumerate(types) if c not in columns]
-            key_types = [types[c] for c in columns]
+            keys = _values(list(postings), [types[c] for c in columns], symbols)
+            payloads = iter(
+                _values([payload for held in postings.values() for payload, _ in held], rest, symbols)
+            )
             result["indexes"][relation, columns] = {
-                _values(key, key_types, symbols): sorted(
-                    (_values(payload, rest, symbols), hw >> 1, 1 - 2 * (hw & 1)) for payload, hw in postings
-                )
-                for key, postings in keys.items()
+                key: sorted((next(payloads), hw >> 1, 1 - 2 * (hw & 1)) for _, hw in held)
+                for key, held in zip(keys, postings.values(), strict=True)
             }
     return result
 
 
-def _values(codes: tuple[int, ...], types: list[ColumnType | None], symbols: SymbolTable) -> tuple[Any, ...]:
-    return decode(np.array([codes], np.int64).reshape(1, len(codes)), types, symbols)[0]
+def _values(
+    codes: list[tuple[int, ...]], types: list[ColumnType | None], symbols: SymbolTable
+) -> list[Tuple]:
+    """The tuples decoded, all at once: a state may hold millions of them."""
+    return decode(np.array(codes, np.int64).reshape(len(codes), len(types)), types, symbols)

@@ -87,7 +87,9 @@ class Transaction:
         """The transaction as JSON bytes, the form in which the log keeps it."""
         return orjson.dumps(
             {
-                "facts": [{"relation": f.relation, "tuples": f.tuples, "weight": f.weight} for f in self.facts],
+                "facts": [
+                    {"relation": f.relation, "tuples": f.tuples, "weight": f.weight} for f in self.facts
+                ],
                 "rules": [{"rule": r.rule, "weight": r.weight} for r in self.rules],
                 "declarations": self.declarations,
                 "mode": self.mode,

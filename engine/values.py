@@ -1,9 +1,9 @@
 """Values and their codes: every value of the language is one int64.
 
-    symbol   its number in the symbol table
-    number   itself
-    float    its 64 bits; -0.0 counts as 0.0 and every NaN is refused, so that equal values have equal codes
-    bool     0 or 1
+symbol   its number in the symbol table
+number   itself
+float    its 64 bits; -0.0 counts as 0.0 and every NaN is refused, so that equal values have equal codes
+bool     0 or 1
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def column_types(relation: str, tuples: Sequence[Sequence[Value]], schema: Schem
     return tuple(types)
 
 
-def _mismatch(relation: str, position: int, column: Column, expected: ColumnType, wrong: Any) -> TypeMismatchError:
+def _mismatch(
+    relation: str, position: int, column: Column, expected: ColumnType, wrong: Any
+) -> TypeMismatchError:
     got = type_of(wrong)
     return TypeMismatchError(
         f"column {position + 1} ({column.name}) of {relation} holds {expected.value}, but {wrong!r} is a {got.value}",

@@ -59,7 +59,7 @@ def compile_circuit(rules: Iterable[Rule], arities: Mapping[str, int] | None = N
     graph: dict[str, set[str]] = {relation: set() for relation in found}
     by_head: dict[str, list[CompiledRule]] = {}
     for rule in sorted(compiled.values(), key=lambda rule: rule.id):
-        for atom in (rule.rule.head, *(literal for literal in rule.rule.body)):
+        for atom in (rule.rule.head, *rule.atoms):
             known = found.setdefault(atom.relation, atom.arity)
             assert known == atom.arity, "infer_schemas checks arities"
             graph.setdefault(atom.relation, set())

@@ -23,7 +23,7 @@ def to_json(circuit: Circuit) -> dict[str, Any]:
 
 
 def to_mermaid(circuit: Circuit) -> str:
-    """A flow chart: a box for each stratum, an arrow from each relation to the rules that read it and on to the head."""
+    """A flow chart: a box for each stratum, arrows from each relation through the rules that read it."""
     lines = ["flowchart LR"]
     names = {relation: f"n{i}" for i, relation in enumerate(sorted(circuit.arities))}
     for number, stratum in enumerate(circuit.strata):
@@ -51,12 +51,16 @@ def to_text(circuit: Circuit) -> str:
         for rule in stratum.rules:
             lines.append(f"  {rule.id}  {format_rule(rule.rule)}")
             for plan in rule.plans:
-                lines.append(f"    d{plan.start.relation} (atom {plan.start.atom + 1}): " + " -> ".join(_parts(plan)))
+                lines.append(
+                    f"    d{plan.start.relation} (atom {plan.start.atom + 1}): " + " -> ".join(_parts(plan))
+                )
     users = _users(circuit)
     lines.append(f"indexes: {len(users)}" if users else "indexes: none")
     for demand, plans in users:
         columns = ", ".join(str(c + 1) for c in demand.columns) or "no column"
-        lines.append(f"  {demand.relation} by {columns}  (used by {len(plans)} plan{'s' if len(plans) > 1 else ''})")
+        lines.append(
+            f"  {demand.relation} by {columns}  (used by {len(plans)} plan{'s' if len(plans) > 1 else ''})"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -82,7 +86,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
             "relation": start.relation,
             "constants": {str(column): _source(constant) for column, constant in start.constants},
             "equal": [list(pair) for pair in start.equal],
-            "variables": {name: column for name, column in start.variables},
+            "variables": dict(start.variables),
         },
         "steps": [_step(step) for step in plan.steps],
         "head": {"relation": plan.head, "columns": [_source(source) for source in plan.columns]},
@@ -99,7 +103,7 @@ def _step(step: Step) -> dict[str, Any]:
     }
     if not isinstance(step, Extend):
         return {"operator": "check", **common}
-    kept = {name: column for name, column in step.kept}
+    kept = dict(step.kept)
     equal = [list(pair) for pair in step.equal]
     return {"operator": "join", **common, "equal": equal, "keep": kept, "consolidate": step.consolidate}
 

@@ -13,7 +13,7 @@ are further kinds of `Step`; the language refuses them until a placement execute
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from engine.language.canonical import rule_id
 from engine.language.syntax import Atom, Constant, Rule, Variable
@@ -104,10 +104,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """A rule with its plans, one for each body atom, in the order of the body."""
+    """A rule with the atoms of its body and its plans, one for each atom, in the order of the body."""
 
     id: str
     rule: Rule
+    atoms: tuple[Atom, ...]
     plans: tuple[Plan, ...]
 
     @property
@@ -116,7 +117,7 @@ class CompiledRule:
 
     @property
     def body(self) -> tuple[str, ...]:
-        return tuple(plan.start.relation for plan in self.plans)
+        return tuple(atom.relation for atom in self.atoms)
 
 
 def _require(known: set[str], used: set[str]) -> None:
@@ -129,7 +130,7 @@ def compile_rule(rule: Rule) -> CompiledRule:
     atoms = tuple(literal for literal in rule.body if isinstance(literal, Atom))
     assert len(atoms) == len(rule.body), "the language lets only atoms through"
     name = rule_id(rule)
-    return CompiledRule(name, rule, tuple(_plan(name, rule.head, atoms, i) for i in range(len(atoms))))
+    return CompiledRule(name, rule, atoms, tuple(_plan(name, rule.head, atoms, i) for i in range(len(atoms))))
 
 
 def _plan(name: str, head: Atom, atoms: tuple[Atom, ...], start: int) -> Plan:
@@ -193,17 +194,17 @@ def _order(atoms: tuple[Atom, ...], start: int) -> list[int]:
     left = [i for i in range(len(atoms)) if i != start]
     order = []
     while left:
-
-        def rank(i: int) -> tuple[bool, bool, int, int]:
-            bound = sum(isinstance(t, Constant) or (isinstance(t, Variable) and t.name in known) for t in atoms[i].terms)
-            joined = bool(_variables(atoms[i]) & known)
-            return (bound == atoms[i].arity, joined, bound, bound - atoms[i].arity)
-
-        best = max(left, key=rank)
+        best = max(left, key=partial(_rank_of, atoms, frozenset(known)))
         order.append(best)
         left.remove(best)
         known |= _variables(atoms[best])
     return order
+
+
+def _rank_of(atoms: tuple[Atom, ...], known: frozenset[str], i: int) -> tuple[bool, bool, int, int]:
+    atom = atoms[i]
+    bound = sum(isinstance(t, Constant) or (isinstance(t, Variable) and t.name in known) for t in atom.terms)
+    return bound == atom.arity, bool(_variables(atom) & known), bound, bound - atom.arity
 
 
 def _source(term: object) -> Source:

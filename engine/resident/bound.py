@@ -78,7 +78,9 @@ def _bind(plan: Plan, arities: dict[str, int], encode: Encode) -> BoundPlan:
     steps = []
     for step in plan.steps:
         steps.append(_bind_step(step, known, arities[step.relation], encode))
-        known = [*step.carry, *(name for name, _ in step.kept)] if isinstance(step, Extend) else list(step.carry)
+        known = (
+            [*step.carry, *(name for name, _ in step.kept)] if isinstance(step, Extend) else list(step.carry)
+        )
     sources, constants = _sources(plan.columns, known, encode)
     is_head = sources.tolist() == list(range(len(known)))
     return BoundPlan(plan, bound_start, tuple(steps), plan.head, None if is_head else sources, constants)
@@ -91,7 +93,18 @@ def _bind_step(step: Step, known: Sequence[str], arity: int, encode: Encode) -> 
     if not isinstance(step, Extend):
         empty = np.empty(0, np.int64)
         return BoundStep(
-            step.relation, step.before, None, every, sources, constants, carry, empty, _pairs([]), (), False, True
+            step.relation,
+            step.before,
+            None,
+            every,
+            sources,
+            constants,
+            carry,
+            empty,
+            _pairs([]),
+            (),
+            False,
+            True,
         )
     key = step.demand.columns
     place = {column: i for i, column in enumerate(c for c in every if c not in key)}

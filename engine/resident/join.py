@@ -102,9 +102,7 @@ def probe(ix, table, sources, constants):
     return found, total
 
 
-@numba.njit(
-    types.Tuple((I32_1, I32_1, I64_1))(INDEX, I64_2, I32_1, I32_1, I64_1), cache=True, nogil=True
-)
+@numba.njit(types.Tuple((I32_1, I32_1, I64_1))(INDEX, I64_2, I32_1, I32_1, I64_1), cache=True, nogil=True)
 def group(ix, table, heights, found, carry):
     """The bindings that met a key, ordered so that equal (carry, height) stand together.
 

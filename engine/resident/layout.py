@@ -7,12 +7,13 @@ entries, keys and posting blocks come from pools with free lists, so a store tha
 
 What is read together lies together (list heads, support nodes and entries are records), since a random access costs
 more than all else. Bytes for a tuple of a binary relation with one support and one entry: row 16, list heads 8, table
-slot 6 to 12, support 16, entry 8; for each index posting 12 (payload and entry id), position 4, and 24 or more for each key.
+slot 6 to 12, support 16, entry 8; for each index a posting of 12 (payload and entry id), a position of 4, and 24 or
+more for each key.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numba
 import numpy as np
@@ -22,6 +23,7 @@ I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 I8 = npt.NDArray[np.int8]
 Records = npt.NDArray[np.void]
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 HEADS = np.dtype([("support", np.int32), ("entry", np.int32)])
 NODE = np.dtype([("count", np.int64), ("height", np.int32), ("next", np.int32)])
@@ -32,7 +34,20 @@ FREE = -2
 """The `entry` head of a row on the free list."""
 
 # Counters of a relation (`head`).
-ROWS, ROW_FREE, LIVE, NODES, NODE_FREE, ENTRIES, ENTRY_FREE, NODES_USED, ENTRIES_USED, NEGATIVE, ASSERTED, WARM = range(12)
+(
+    ROWS,
+    ROW_FREE,
+    LIVE,
+    NODES,
+    NODE_FREE,
+    ENTRIES,
+    ENTRY_FREE,
+    NODES_USED,
+    ENTRIES_USED,
+    NEGATIVE,
+    ASSERTED,
+    WARM,
+) = range(12)
 # Counters of an index (`head`); BLOCK_FREE is the first of 32 free lists, one for each block size 2**c.
 KEYS, KEY_FREE, KEYS_USED, POSTINGS, BLOCK_FREE = range(5)
 RELATION_COUNTERS = 12
@@ -109,11 +124,11 @@ def new_index(arity: int, key_columns: tuple[int, ...], entries: int, capacity: 
     )
 
 
-RELATION = numba.typeof(new_relation(2))
-INDEX = numba.typeof(new_index(2, (0,), 16))
+RELATION = numba.typeof(new_relation(2))  # type: ignore[no-untyped-call]  # numba is not typed
+INDEX = numba.typeof(new_index(2, (0,), 16))  # type: ignore[no-untyped-call]  # numba is not typed
 
 
-def grown(array: npt.NDArray[np.generic], capacity: int) -> npt.NDArray[np.generic]:
+def grown(array: npt.NDArray[Scalar], capacity: int) -> npt.NDArray[Scalar]:
     """A copy of `array` with room for `capacity` elements along the first axis; the new part is undefined."""
     larger = np.empty((capacity, *array.shape[1:]), array.dtype)
     larger[: len(array)] = array

@@ -54,7 +54,9 @@ class ResidentPlacement:
 
     # ---- one epoch
 
-    def execute(self, circuit: Circuit, facts: Mapping[str, FactDelta], encode: Encode, budget: Budget) -> Executed:
+    def execute(
+        self, circuit: Circuit, facts: Mapping[str, FactDelta], encode: Encode, budget: Budget
+    ) -> Executed:
         assert self._epoch is None, "the last epoch is neither committed nor rolled back"
         epoch = self._epoch = _Epoch(circuit)
         self._meter = Meter(budget, self._relations)
@@ -203,7 +205,10 @@ class ResidentPlacement:
         seen = (asserted != was_asserted) | ((derived > 0) != (was_derived > 0)) | (present != was_present)
         rows = rows[seen]
         return RelationChange(
-            relation.codes(rows), asserted[seen], derived[seen] > 0, (present - was_present)[seen].astype(np.int8)
+            relation.codes(rows),
+            asserted[seen],
+            derived[seen] > 0,
+            (present - was_present)[seen].astype(np.int8),
         )
 
     def commit(self) -> None:
@@ -297,7 +302,9 @@ class ResidentPlacement:
             check_relation(relation)
 
 
-def _in_domain(relation: Relation, rows: np.ndarray[Any, np.dtype[np.int32]], domain: str) -> tuple[Any, Codes]:
+def _in_domain(
+    relation: Relation, rows: np.ndarray[Any, np.dtype[np.int32]], domain: str
+) -> tuple[Any, Codes]:
     asserted, derived, present = relation.describe(rows)
     return {"all": present > 0, "asserted": asserted > 0, "derived": derived > 0}[domain], asserted
 
@@ -375,4 +382,3 @@ def check_relation(relation: Relation) -> None:
                 values = dict(zip((*columns, *rest_columns), (*key, *rest), strict=True))
                 found.setdefault(tuple(values[c] for c in range(relation.arity)), []).append(hw)
         assert {t: sorted(h) for t, h in found.items()} == expected, f"index {columns} of {relation.name}"
-

@@ -68,7 +68,9 @@ class Index:
     def add(self, rows: I64, row_ids: I32, ids: I32, entries: Records) -> None:
         """Add postings for the entries `ids` of the rows `row_ids`."""
         done = 0
-        while (done := index_kernels.add_postings(self.arrays, rows, row_ids, ids, entries, done)) < len(row_ids):
+        while (done := index_kernels.add_postings(self.arrays, rows, row_ids, ids, entries, done)) < len(
+            row_ids
+        ):
             self._grow()
 
     def remove(self, rows: I64, row_ids: I32, entries: I32) -> None:
@@ -83,8 +85,13 @@ class Index:
         a = self.arrays
         if a.head[KEY_FREE] == NONE and a.head[KEYS] == len(a.key_start):
             size = _larger(len(a.key_start))
-            names = ("keys", "key_start", "key_count", "key_class", "key_bound")
-            self.arrays = a._replace(**{name: grown(getattr(a, name), size) for name in names})
+            self.arrays = a._replace(
+                keys=grown(a.keys, size),
+                key_start=grown(a.key_start, size),
+                key_count=grown(a.key_count, size),
+                key_class=grown(a.key_class, size),
+                key_bound=grown(a.key_bound, size),
+            )
         elif (a.head[KEYS_USED] + 1) * 3 > a.slots.size * 2:
             slots = np.full(a.slots.size * 2, NONE, np.int32)
             index_kernels.rehash_keys(a, slots)
@@ -128,7 +135,9 @@ class Relation:
 
     def memory(self) -> int:
         """Bytes reserved by rows, supports, entries and indexes."""
-        return nbytes(self.arrays) + self._marks.nbytes + sum(nbytes(ix.arrays) for ix in self.indexes.values())
+        return (
+            nbytes(self.arrays) + self._marks.nbytes + sum(nbytes(ix.arrays) for ix in self.indexes.values())
+        )
 
     # ---- supports
 
@@ -168,7 +177,9 @@ class Relation:
 
     def settle(self, touched: I32, height: int, signed: bool) -> tuple[I32, I64, int, I32, I32]:
         """What must change in the entries at `height`; see the kernel."""
-        result: tuple[I32, I64, int, I32, I32] = kernels.settle(self.arrays, touched, self._marks, height, signed)
+        result: tuple[I32, I64, int, I32, I32] = kernels.settle(
+            self.arrays, touched, self._marks, height, signed
+        )
         return result
 
     def change_entries(self, rows: I32, weights: I64, height: int, removals: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -167,7 +168,13 @@ class Runner:
                 assert target.relation is not None
                 charge(len(bindings[0]))
                 yield kernels.check(
-                    target.relation, *bindings, step.sources, step.constants, step.carry, target.use_heights, target.sign
+                    target.relation,
+                    *bindings,
+                    step.sources,
+                    step.constants,
+                    step.carry,
+                    target.use_heights,
+                    target.sign,
                 )
 
     def _join(
@@ -194,13 +201,14 @@ class Runner:
         low, span = _range(step, target)
         arguments = (ix, target.entries, table, heights, weights, found, order, starts, work)
 
-
         def accumulate(scratch: Scratch, begin: int, end: int) -> tuple[tuple[I64, I32, I64], int]:
             codes, out_heights, out_weights, following, overflow = kernels.accumulate(
                 *arguments, begin, end, *shape, low, *scratch.of(span), CHUNK
             )
             if overflow:
-                raise WeightOverflowError("a number of derivations could leave 64 bits", relation=step.relation)
+                raise WeightOverflowError(
+                    "a number of derivations could leave 64 bits", relation=step.relation
+                )
             return (codes, out_heights, out_weights), following
 
         shares = len(self._scratch) if total >= PARALLEL else 1
@@ -220,7 +228,9 @@ class Runner:
             for chunk, _ in results:
                 yield chunk
             ranges = [
-                (following, end) for (_, following), (_, end) in zip(results, ranges, strict=False) if following < end
+                (following, end)
+                for (_, following), (_, end) in zip(results, ranges, strict=False)
+                if following < end
             ] + ranges[len(results) :]
 
 
@@ -232,7 +242,7 @@ def _split(work: I64, shares: int) -> list[tuple[int, int]]:
     done = np.cumsum(work)
     cuts = np.searchsorted(done, done[-1] * np.arange(1, shares) / shares) + 1
     bounds = np.unique(np.concatenate(([0], cuts, [groups])))
-    return [(int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [(int(a), int(b)) for a, b in pairwise(bounds)]
 
 
 def _range(step: BoundStep, target: Target) -> tuple[int, int]:

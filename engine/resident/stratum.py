@@ -79,7 +79,9 @@ class StratumRun:
         for place, relation in enumerate(order):
             to_come = frozenset(order[place + 1 :])
 
-            def targets(step: BoundStep, relation: str = relation, to_come: frozenset[str] = to_come) -> list[Target]:
+            def targets(
+                step: BoundStep, relation: str = relation, to_come: frozenset[str] = to_come
+            ) -> list[Target]:
                 main = [self._main(step)]
                 if step.relation in to_come or (step.relation == relation and not step.before):
                     main.append(_batch_target(indexes, step, deltas[step.relation], False, -1))
@@ -118,7 +120,9 @@ class StratumRun:
             for name, rows in sorted(self._schedule.pop(height).items()):
                 relation = self._relations[name]
                 touched = rows[0] if len(rows) == 1 else np.concatenate(rows)
-                changed, weights, removals, later, heights = relation.settle(touched, height, self._stratum.signed)
+                changed, weights, removals, later, heights = relation.settle(
+                    touched, height, self._stratum.signed
+                )
                 if len(later):
                     self._look_later(name, later, heights)
                 if len(changed):
@@ -154,8 +158,10 @@ class StratumRun:
                 run(plan, batch, lambda step: [self._main(step)])
 
     def _plans_from(self, name: str) -> tuple[list[BoundPlan], list[BoundPlan], list[BoundPlan]]:
-        """The plans that start at a relation, by what their other atoms of it see: the old collection, both, the new."""
-        early, mixed, late = [], [], []
+        """The plans that start at a relation, by what their other atoms of it see: the old one, both, the new one."""
+        early: list[BoundPlan] = []
+        mixed: list[BoundPlan] = []
+        late: list[BoundPlan] = []
         for rule in self._stratum.rules:
             for plan in self._bound[rule.id]:
                 if plan.start.relation == name:
@@ -200,7 +206,11 @@ class StratumRun:
 
 
 def _batch_target(
-    indexes: dict[tuple[str, tuple[int, ...]], BatchIndex], step: BoundStep, batch: Batch, use_heights: bool, sign: int
+    indexes: dict[tuple[str, tuple[int, ...]], BatchIndex],
+    step: BoundStep,
+    batch: Batch,
+    use_heights: bool,
+    sign: int,
 ) -> Target:
     columns = step.every_column if step.columns is None else step.columns
     found = indexes.get((step.relation, columns))

@@ -267,9 +267,7 @@ def settle(r, touched, marks, k, signed):
     return out[:n], weights[:n], removals, later[:m], later_heights[:m]
 
 
-@numba.njit(
-    types.int64(RELATION, I32_1, I64_1, types.int32, I32_1, I32_1), cache=True, nogil=True
-)
+@numba.njit(types.int64(RELATION, I32_1, I64_1, types.int32, I32_1, I32_1), cache=True, nogil=True)
 def remove_entries(r, rows, weights, k, out_rows, out_entries):
     """Take away the entries at height k that the change leaves out or turns round; returns how many.
 
@@ -302,9 +300,7 @@ def remove_entries(r, rows, weights, k, out_rows, out_entries):
     return n
 
 
-@numba.njit(
-    types.int64(RELATION, I32_1, I64_1, types.int32, I32_1, I32_1), cache=True, nogil=True
-)
+@numba.njit(types.int64(RELATION, I32_1, I64_1, types.int32, I32_1, I32_1), cache=True, nogil=True)
 def add_entries(r, rows, weights, k, out_rows, out_entries):
     """Add an entry at height k of weight weights[i] (1, -1, or 0 for none); returns how many were added.
 

@@ -1,0 +1,97 @@
+"""The heartbeat: a thread that keeps the lease alive and tells readers the engine's state.
+
+The lease must not run out while the engine is in the middle of a long epoch, so a thread of its own renews
+it, over a connection of its own. When another engine has taken the lease, `lost` is set: the engine stops
+what it does. Were it too late to see that, the fencing token stops its publication.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+
+from engine.errors import EngineLeaseError, StorageUnavailableError
+from engine.storage.connection import connect
+from engine.storage.lease import Lease
+
+
+class Heartbeat:
+    """The lease of one engine, and its status. Make it, `start` it, tell it the state, `stop` it."""
+
+    def __init__(self, redis_url: str, database: str, ttl: float) -> None:
+        self._redis = connect(redis_url)
+        self.lease = Lease(self._redis, database, ttl)
+        self._interval = ttl / 4
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._state = "recovering"
+        self._epoch = -1
+        self._started = time.time()
+        self.lost = threading.Event()
+
+    def start(self) -> None:
+        """Take the lease and begin to beat.
+
+        Raises:
+            EngineLeaseError: another engine has it.
+        """
+        self._end_thread()
+        self.lease.take()
+        self.lost.clear()
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._beat, name="engine heartbeat", daemon=True)
+        self._thread.start()
+
+    def tell(self, state: str, epoch: int) -> None:
+        """The state from now on, at once visible to readers. Does not fail: the next beat tells it again."""
+        changed = state != self._state
+        self._state, self._epoch = state, epoch
+        if changed:
+            self._renew()
+
+    def stop(self, state: str, error: str = "") -> None:
+        """Give the lease back, with a last word."""
+        self._end_thread()
+        self._state = state
+        try:
+            self.lease.release(self._status(error))
+        except (EngineLeaseError, StorageUnavailableError):
+            # Somebody else has it, or nobody can be told; it expires.
+            pass
+        finally:
+            self._redis.close()
+
+    def _end_thread(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _beat(self) -> None:
+        self._renew()
+        while not self._stop.wait(self._interval):
+            self._renew()
+
+    def _renew(self) -> None:
+        with self._lock:
+            try:
+                self.lease.renew(self._status(""))
+            except EngineLeaseError:
+                self.lost.set()
+            except StorageUnavailableError:
+                # The engine's own commands notice it too, and say so.
+                pass
+
+    def _status(self, error: str) -> dict[str, str]:
+        return {
+            "state": self._state,
+            "epoch": str(self._epoch),
+            "error": error,
+            "heartbeat": repr(time.time()),
+            "started": repr(self._started),
+            "pid": str(os.getpid()),
+            "host": socket.gethostname(),
+        }

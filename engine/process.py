@@ -1,0 +1,379 @@
+"""The engine process: the single writer of one database.
+
+    log -> group of waiting transactions -> reasoner: one epoch -> publisher: visible in one atomic step
+
+Always: transactions are applied in the order of the log, each exactly once. The last processed log id is
+published together with what it did, so after a crash anywhere the work goes on from there: what was published
+is not done again, what was not published is done now. While Redis is away the engine waits; when a
+publication's fate is unknown, it is sent again, and Redis itself says whether it was done. If Redis has
+another state than the one this process left (a restored backup, a wiped database, another engine in between),
+the state is rebuilt from Redis.
+
+An entry that cannot be read stops the process (exit status 1, the entry named in the status); it is never
+skipped. Under load all waiting transactions, up to a bound, share one epoch, so the rate grows with the load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from engine.answers import answer
+from engine.errors import (
+    CorruptLogError,
+    EngineLeaseError,
+    InvalidRequestError,
+    StorageUnavailableError,
+    ZedlogError,
+)
+from engine.heartbeat import Heartbeat
+from engine.recovery import RecoveredState, read_state
+from engine.storage.connection import connect
+from engine.storage.keys import Keys
+from engine.storage.log import EpochLog, LogEntry
+from engine.storage.publisher import Publisher, Retention, read_head
+from engine.transaction import Transaction
+
+if TYPE_CHECKING:
+    from engine.reasoner import GroupResult
+
+T = TypeVar("T")
+
+logger = logging.getLogger("zedlog.engine")
+
+# How long one blocking read of the log takes at most, and with it the answer to SIGTERM.
+_LISTEN_SECONDS = 0.25
+_FIRST_DELAY, _LAST_DELAY = 0.02, 1.0
+# Processed entries that stay in the log for people to look at.
+_KEPT_ENTRIES, _KEPT_BYTES = 1_000, 16 << 20
+
+
+class Committer(Protocol):
+    """What the engine needs of a reasoner."""
+
+    def commit(self, transactions: Sequence[Transaction], /) -> GroupResult: ...
+
+
+ReasonerFactory = Callable[[RecoveredState], Committer]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How an engine runs. A group takes at most so many transactions and log bytes (one at least).
+
+    lease_wait: seconds to wait for another engine's lease; None: as long as it takes (a standby).
+    """
+
+    lease_seconds: float = 10.0
+    lease_wait: float | None = None
+    group_transactions: int = 256
+    group_bytes: int = 16 << 20
+    retention: Retention = field(default_factory=Retention)
+
+    def __post_init__(self) -> None:
+        if self.lease_seconds < 0.1 or self.group_transactions < 1 or self.group_bytes < 1:
+            raise InvalidRequestError(
+                "an engine needs a lease of 0.1 s, and groups of 1 transaction and 1 byte, or more"
+            )
+
+
+class Engine:
+    """One engine. `run` in the main thread; `stop` from a signal handler or another thread."""
+
+    def __init__(
+        self,
+        redis_url: str,
+        database: str,
+        reasoner_factory: ReasonerFactory,
+        options: EngineOptions | None = None,
+        on_ready: Callable[[int], None] | None = None,
+    ) -> None:
+        self._options = options or EngineOptions()
+        self._database = database
+        self._keys = Keys(database)
+        self._factory = reasoner_factory
+        self._on_ready = on_ready
+        self._redis = connect(redis_url)
+        self._log = EpochLog(self._redis, database)
+        self._heartbeat = Heartbeat(redis_url, database, self._options.lease_seconds)
+        self._stop = threading.Event()
+        self._was_away = False
+        self._kept: deque[tuple[str, int]] = deque()
+        self._kept_bytes = 0
+
+    def stop(self) -> None:
+        """Finish the epoch and return from `run`."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Serve the database until `stop`.
+
+        Raises:
+            CorruptLogError, CorruptSnapshotError: something in Redis cannot be read; told to readers too.
+            EngineLeaseError: another engine serves the database for longer than `lease_wait`.
+        """
+        state, error = "stopped", ""
+        try:
+            while not self._stop.is_set():
+                if self._take_lease():
+                    self._serve_until_changed()
+        except BaseException as failure:
+            state, error = "failed", f"{type(failure).__name__}: {failure}"
+            if isinstance(failure, ZedlogError):
+                error = str(failure)
+            raise
+        finally:
+            self._heartbeat.stop(state, error)
+            self._redis.close()
+
+    def _take_lease(self) -> bool:
+        """Become the writer; False when told to stop before."""
+        began, told = time.monotonic(), ""
+        delay = _FIRST_DELAY
+        while not self._stop.is_set():
+            try:
+                self._heartbeat.start()
+                return True
+            except EngineLeaseError as error:
+                wait = self._options.lease_wait
+                if wait is not None and time.monotonic() - began >= wait:
+                    raise
+                message = f"{error.message}; waiting"
+            except StorageUnavailableError as error:
+                message = f"{error.message}; trying again"
+            if message != told:
+                logger.warning("%s", message)
+                told = message
+            self._stop.wait(delay)
+            delay = min(2 * delay, self._options.lease_seconds / 10, _LAST_DELAY)
+        return False
+
+    def _serve_until_changed(self) -> None:
+        """Recover and serve, until told to stop or the database has changed under us."""
+        try:
+            publisher, reasoner = self._with_patience(self._recover)
+            self._heartbeat.tell("running", publisher.head.epoch)
+            if self._on_ready is not None:
+                self._on_ready(publisher.head.epoch)
+            while not self._stop.is_set():
+                self._check_lease()
+                entries = self._with_patience(lambda: self._next_entries(publisher))
+                if entries:
+                    self._commit(entries, publisher, reasoner)
+        except EngineLeaseError as error:
+            logger.warning("%s; starting again from Redis", error.message)
+            self._stop.wait(_FIRST_DELAY)
+        except _StoppedError:
+            pass
+
+    def _recover(self) -> tuple[Publisher, Committer]:
+        self._check_lease()
+        began = time.monotonic()
+        publisher = Publisher(self._redis, self._database, self._heartbeat.lease, self._options.retention)
+        self._heartbeat.tell("recovering", publisher.head.epoch)
+        reasoner = self._factory(read_state(publisher))
+        self._kept.clear()
+        self._kept_bytes = 0
+        logger.info("epoch %d recovered in %.3f s", publisher.head.epoch, time.monotonic() - began)
+        return publisher, reasoner
+
+    def _next_entries(self, publisher: Publisher) -> list[LogEntry]:
+        """What waits in the log, waiting a moment for it."""
+        if self._was_away:
+            # It may have come back with an older state, or another engine may have been there.
+            if read_head(self._redis, self._keys) != publisher.head:
+                raise EngineLeaseError(f"the database {self._database!r} in Redis has changed")
+            self._was_away = False
+        after, options = publisher.head.last_id, self._options
+        entries = self._log.read(after, options.group_transactions, options.group_bytes)
+        if entries:
+            return entries
+        first = self._log.wait(after, _LISTEN_SECONDS)
+        return [first] if first is not None else []
+
+    def _commit(self, entries: list[LogEntry], publisher: Publisher, reasoner: Committer) -> None:
+        """One group: one epoch, or none when nothing in it is applied."""
+        transactions: list[Transaction] = []
+        for entry in entries:
+            try:
+                transactions.append(entry.transaction())
+            except CorruptLogError:
+                if not transactions:
+                    raise
+                # First what stands before it; it comes first next time.
+                break
+        entries = entries[: len(transactions)]
+        result = reasoner.commit(transactions)
+        assert len(result.outcomes) == len(transactions), "every transaction has an outcome"
+        outcomes = [
+            (entry.id, answer(transaction, outcome, publisher.incarnation))
+            for entry, transaction, outcome in zip(entries, transactions, result.outcomes, strict=True)
+        ]
+        trim_before = self._keep(entries)
+        self._with_patience(lambda: publisher.publish(result.record, outcomes, entries[-1].id, trim_before))
+        self._heartbeat.tell("running", publisher.head.epoch)
+
+    def _keep(self, entries: list[LogEntry]) -> str:
+        """The oldest log entry that stays."""
+        for entry in entries:
+            size = len(entry.payload or b"")
+            self._kept.append((entry.id, size))
+            self._kept_bytes += size
+        while len(self._kept) > 1 and (len(self._kept) > _KEPT_ENTRIES or self._kept_bytes > _KEPT_BYTES):
+            self._kept_bytes -= self._kept.popleft()[1]
+        return self._kept[0][0]
+
+    def _check_lease(self) -> None:
+        if self._heartbeat.lost.is_set():
+            raise EngineLeaseError(f"another engine has taken over the database {self._database!r}")
+
+    def _with_patience(self, work: Callable[[], T]) -> T:
+        """The work's result; while Redis is away it is tried again. The work must be safe to repeat.
+
+        Raises:
+            _StoppedError: told to stop in between.
+        """
+        delay = _FIRST_DELAY
+        away = False
+        while True:
+            try:
+                result = work()
+            except StorageUnavailableError as error:
+                if not away:
+                    logger.warning("%s; trying again", error.message)
+                away = self._was_away = True
+                if self._stop.wait(delay):
+                    raise _StoppedError from error
+                delay = min(2 * delay, _LAST_DELAY)
+                continue
+            if away:
+                logger.info("Redis is back")
+            return result
+
+
+class _StoppedError(Exception):
+    """Told to stop while Redis was away."""
+
+
+def run_engine(
+    redis_url: str,
+    database: str,
+    options: EngineOptions | None = None,
+    reasoner_factory: ReasonerFactory | None = None,
+) -> int:
+    """Serve a database until SIGTERM or SIGINT, in the main thread. Returns the exit status.
+
+    0: told to stop. 1: something cannot be read, or failed; it is logged, and told to readers where that is
+    possible. 2: another engine serves the database for longer than `lease_wait`.
+    """
+
+    def say_ready(epoch: int) -> None:
+        print(f"engine ready: database {database} at epoch {epoch}", flush=True)
+
+    engine = Engine(redis_url, database, reasoner_factory or restore_reasoner, options, say_ready)
+    before = {
+        number: signal.signal(number, lambda *_: engine.stop()) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        engine.run()
+        return 0
+    except EngineLeaseError as error:
+        logger.error("%s", error)
+        return 2
+    except ZedlogError as error:
+        logger.error("the engine stops: %s", error)
+        return 1
+    except Exception:
+        logger.exception("the engine stops")
+        return 1
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def restore_reasoner(state: RecoveredState) -> Committer:
+    """The reasoner of the recovered state."""
+    # Here, because it loads the compiled kernels: who only asks for the options should not wait for that.
+    from engine.reasoner import Reasoner
+
+    return Reasoner.restore(
+        state.symbols, state.facts, state.schemas, state.rules, state.declarations, state.epoch
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command `python -m engine.process`."""
+    defaults, retention = EngineOptions(), Retention()
+    parser = argparse.ArgumentParser(
+        prog="python -m engine.process", description="The engine: the single writer of one database."
+    )
+    parser.add_argument("--redis-url", required=True, help="redis://HOST:PORT/N or unix:///PATH")
+    parser.add_argument("--database", default="default", help="its name (default: %(default)s)")
+    parser.add_argument(
+        "--lease-seconds",
+        type=float,
+        default=defaults.lease_seconds,
+        help="how long a silent engine keeps the database to itself (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--lease-wait",
+        type=float,
+        default=None,
+        help="give up when another engine serves for so long (seconds)",
+    )
+    parser.add_argument(
+        "--group-transactions",
+        type=int,
+        default=defaults.group_transactions,
+        help="most transactions of one epoch (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--group-bytes",
+        type=int,
+        default=defaults.group_bytes,
+        help="most bytes of transactions of one epoch (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--retain-epochs",
+        type=int,
+        default=retention.epochs,
+        help="epochs whose snapshot stays readable (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--retain-seconds",
+        type=float,
+        default=retention.seconds,
+        help="a younger snapshot stays readable in any case (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--retain-results",
+        type=int,
+        default=retention.results,
+        help="transactions whose outcome can be looked up (default: %(default)s)",
+    )
+    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    parsed = parser.parse_args(arguments)
+    logging.basicConfig(level=parsed.log_level, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        options = EngineOptions(
+            lease_seconds=parsed.lease_seconds,
+            lease_wait=parsed.lease_wait,
+            group_transactions=parsed.group_transactions,
+            group_bytes=parsed.group_bytes,
+            retention=Retention(parsed.retain_epochs, parsed.retain_seconds, parsed.retain_results),
+        )
+        return run_engine(parsed.redis_url, parsed.database, options)
+    except InvalidRequestError as error:
+        parser.error(error.message)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,286 @@
+"""The library API: what goes in, what comes out, what is refused, and that a refusal changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine import Reasoner
+from engine import errors as e
+from engine.placement import Budget
+from engine.transaction import Transaction
+
+TC = [("tc(x, y) :- e(x, y).", 1), ("tc(x, z) :- tc(x, y), e(y, z).", 1)]
+
+
+def edges(*pairs: tuple[Any, Any]) -> dict[str, list[tuple[tuple[Any, Any], int]]]:
+    return {"e": [(pair, 1) for pair in pairs]}
+
+
+@pytest.fixture
+def closure() -> Reasoner:
+    reasoner = Reasoner()
+    reasoner.apply(facts=edges(("a", "b"), ("b", "c")), rules=TC)
+    return reasoner
+
+
+def test_the_readme_s_shapes():
+    reasoner = Reasoner(placement="auto")
+    result = reasoner.apply(facts={"edge": [(("a", "b"), 1)]}, rules=[("tc(x, y) :- edge(x, y).", 1)])
+    assert result.epoch == 1
+    assert result.changes == {"edge": [(("a", "b"), 1)], "tc": [(("a", "b"), 1)]}
+    assert reasoner.count("tc") == 1
+    assert reasoner.facts("tc", x="a") == [("a", "b")]
+    assert reasoner.rules()[0].text == "tc(x, y) :- edge(x, y)."
+    assert result.placement == "resident"
+
+
+def test_domains_and_weights(closure: Reasoner):
+    closure.apply(facts={"tc": [(("a", "c"), 3), (("z", "z"), 1)]})
+    assert sorted(closure.facts("tc", domain="asserted")) == [("a", "c"), ("z", "z")]
+    assert sorted(closure.facts("tc", domain="derived")) == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert closure.count("tc") == 4
+    assert (closure.count("tc", "asserted"), closure.count("tc", "derived")) == (2, 3)
+    assert closure.weighted("tc", x="a", y="c") == [(("a", "c"), 3)]
+
+
+def test_a_dry_run_says_what_would_be_and_leaves_everything(closure: Reasoner):
+    before = closure.state()
+    result = closure.dry_run(facts=edges(("c", "new")), rules=[("p(x) :- tc(x, _).", 1)])
+    assert result.dry_run
+    assert result.epoch == 2
+    assert sorted(result.changes["tc"]) == [(("a", "new"), 1), (("b", "new"), 1), (("c", "new"), 1)]
+    assert closure.state() == before
+    assert closure.epoch == 1
+    assert "p" not in closure.relations()
+    assert closure.apply(facts=edges(("c", "new"))).epoch == 2
+
+
+REFUSED: list[tuple[dict[str, Any], type[e.ZedlogError]]] = [
+    ({"facts": {"e": [(("a", "b"), -2)]}}, e.NegativeWeightError),
+    ({"facts": {"e": [(("x", "y"), 1), (("x", "y"), -2)]}}, e.NegativeWeightError),
+    ({"rules": [("q(x) :- e(x, _).", -1)]}, e.NegativeWeightError),
+    ({"facts": {"e": [((1, "b"), 1)]}}, e.TypeMismatchError),
+    ({"facts": {"e": [(("a",), 1)]}}, e.ArityError),
+    ({"facts": {"e": [(("a", None), 1)]}}, e.InvalidValueError),
+    ({"facts": {"n": [((2**63,), 1)]}}, e.InvalidValueError),
+    ({"facts": {"n": [((float("nan"),), 1)]}}, e.InvalidValueError),
+    ({"facts": {"e": [(("a", "b"), 0)]}}, e.InvalidWeightError),
+    ({"facts": {"e": [(("a", "b"), 1.5)]}}, e.InvalidWeightError),
+    ({"facts": {"e": [(("a", "b"), 2**63 - 1)]}}, e.WeightOverflowError),
+    ({"facts": {"no name": [(("a",), 1)]}}, e.InvalidRequestError),
+    ({"rules": [("q(x, y) :- e(x, _).", 1)]}, e.UnsafeRuleError),
+    ({"rules": [("q(x) :- e(x).", 1)]}, e.ArityError),
+    ({"rules": [("q(x) :- e(x, 1).", 1)]}, e.TypeMismatchError),
+    ({"rules": [("q(x) : e(x, _).", 1)]}, e.ProgramSyntaxError),
+    ({"declarations": ".decl e(x: number, y: symbol)"}, e.ZedlogError),
+    ({"mode": "sets"}, e.InvalidRequestError),
+    (
+        {"rules": [("q(x0) :- " + ", ".join(f"e(x{i}, x{i + 1})" for i in range(65)) + ".", 1)]},
+        e.UnsupportedFeatureError,
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "error"), REFUSED)
+def test_a_refused_transaction_changes_nothing(
+    closure: Reasoner, change: dict[str, Any], error: type[e.ZedlogError]
+):
+    before, exported = closure.state(), closure.export()
+    # Something good stands beside what is bad.
+    good = {"facts": {**change.get("facts", {}), "other": [(("w",), 1)]}}
+    with pytest.raises(error):
+        closure.apply(**{**change, **good})
+    assert closure.state() == before
+    assert closure.export().symbols == exported.symbols
+    assert closure.epoch == 1
+    closure.check_invariants()
+
+
+def test_a_negative_weight_names_the_tuples(closure: Reasoner):
+    with pytest.raises(e.NegativeWeightError) as refused:
+        closure.apply(facts={"e": [(("a", "b"), -3), (("q", "r"), -1)]})
+    assert sorted(refused.value.detail["tuples"]) == [["a", "b"], ["q", "r"]]
+    assert 'e("a", "b")' in str(refused.value)
+
+
+def test_set_mode_makes_doing_it_again_a_no_op(closure: Reasoner):
+    assert closure.apply(facts=edges(("a", "b"), ("a", "b")), mode="set").counts == {}
+    assert closure.weighted("e", x="a") == [(("a", "b"), 1)]
+    result = closure.apply(facts={"e": [(("a", "b"), -1), (("no", "no"), -1)]}, mode="set")
+    assert result.counts["e"] == (0, 1)
+    assert closure.apply(rules=[(TC[0][0], 1), ("zz(x) :- e(x, _).", -1)], mode="set").counts == {}
+    assert [rule.weight for rule in closure.rules()] == [1, 1]
+    # In order: the last change of a tuple decides.
+    closure.apply(facts={"e": [(("k", "k"), 1), (("k", "k"), -1), (("k", "k"), 1)]}, mode="set")
+    assert closure.weighted("e", x="k") == [(("k", "k"), 1)]
+
+
+def test_a_rule_of_weight_two_derives_nothing_more(closure: Reasoner):
+    before = closure.state()
+    assert closure.apply(rules=[("tc(u, v) :- e(u, v).", 1)]).counts == {}
+    assert closure.state() == before
+    assert closure.apply(rules=[(TC[0][0], -1)]).counts == {}
+    assert closure.apply(rules=[(TC[0][0], -1)]).counts == {"tc": (0, 3)}
+
+
+def test_an_array_of_numbers_is_a_set_of_facts():
+    reasoner = Reasoner()
+    reasoner.apply(facts={"e": np.array([[1, 2], [2, 3]])}, rules=TC)
+    assert sorted(reasoner.facts("tc")) == [(1, 2), (1, 3), (2, 3)]
+    for wrong in (np.array([1, 2]), np.array([[1.5]]), np.array([[2**63]], np.uint64)):
+        with pytest.raises(e.InvalidValueError):
+            reasoner.apply(facts={"e": wrong})
+
+
+def test_every_type_comes_back_as_it_went_in():
+    reasoner = Reasoner()
+    rows = [("ü\0\n", -(2**63), 1.5, True), ("", 2**63 - 1, -0.0, False)]
+    reasoner.apply(facts={"r": [(row, 1) for row in rows]}, rules=[("s(f, b, n, t) :- r(t, n, f, b).", 1)])
+    assert sorted(reasoner.facts("r")) == sorted([rows[0], ("", 2**63 - 1, 0.0, False)])
+    assert reasoner.facts("s", f=1.5) == [(1.5, True, -(2**63), "ü\0\n")]
+    assert reasoner.facts("s", f=0.0) == reasoner.facts("s", f=-0.0) != []
+    with pytest.raises(e.TypeMismatchError):
+        reasoner.facts("s", f=1)
+
+
+def test_nullary_relations():
+    reasoner = Reasoner()
+    reasoner.apply(
+        facts={"go": [((), 1)], "n": [((1,), 1)]}, rules=[("p(x) :- go(), n(x).", 1), ("any() :- n(_).", 1)]
+    )
+    assert reasoner.facts("p") == [(1,)]
+    assert reasoner.facts("any") == [()]
+    reasoner.apply(facts={"go": [((), -1)]})
+    assert reasoner.facts("p") == []
+
+
+def test_reading_what_is_not_there(closure: Reasoner):
+    with pytest.raises(e.UnknownRelationError) as unknown:
+        closure.facts("tcc")
+    assert unknown.value.detail["near"] == ["tc"]
+    with pytest.raises(e.UnknownColumnError):
+        closure.facts("tc", z="a")
+    with pytest.raises(e.InvalidRequestError):
+        closure.count("tc", "everything")
+    assert closure.facts("tc", x="a symbol that nobody has") == []
+
+
+def test_a_relation_that_nothing_mentions_any_more_is_gone_and_can_come_back_otherwise(closure: Reasoner):
+    closure.apply(facts={"loose": [(("a",), 1)]})
+    assert "loose" in closure.relations()
+    result = closure.apply(facts={"loose": [(("a",), -1)]})
+    assert result.changes == {"loose": [(("a",), -1)]}
+    assert "loose" not in closure.relations()
+    closure.apply(facts={"loose": [((1, 2.5), 1)]})
+    assert closure.facts("loose") == [(1, 2.5)]
+    result = closure.apply(rules=[(text, -1) for text, _ in TC])
+    assert result.counts == {"tc": (0, 3)}
+    assert len(result.changes["tc"]) == 3
+    closure.apply(rules=[("tc(x) :- loose(x, _).", 1)])
+    assert closure.facts("tc") == [(1,)]
+
+
+def test_changing_an_arity_in_one_step_is_refused(closure: Reasoner):
+    before = closure.state()
+    with pytest.raises(e.ArityError):
+        closure.apply(rules=[(TC[0][0], -1), (TC[1][0], -1), ("tc(x) :- e(x, _).", 1)])
+    assert closure.state() == before
+
+
+@pytest.mark.parametrize(
+    ("budget", "name"),
+    [
+        (Budget(derivations=1000), "derivations"),
+        (Budget(tuples=1000), "tuples"),
+        (Budget(height=50), "height"),
+        (Budget(memory=200_000), "memory"),
+        (Budget(seconds=0.0), "seconds"),
+    ],
+)
+def test_a_budget_refuses_names_what_grew_and_leaves_everything(budget: Budget, name: str):
+    reasoner = Reasoner(budget=budget)
+    chain = np.stack((np.arange(300), np.arange(1, 301)), axis=1)
+    try:
+        reasoner.apply(facts={"e": chain})
+    except e.BudgetExceededError:
+        pytest.fail("facts alone are within the budget")
+    before = reasoner.state()
+    with pytest.raises(e.BudgetExceededError) as refused:
+        reasoner.apply(rules=TC)
+    assert refused.value.detail["budget"] == name
+    assert refused.value.detail["stratum"] == ["tc"]
+    assert refused.value.detail["relation"] == "tc"
+    assert len(refused.value.detail["rules"]) == 2
+    assert reasoner.state() == before
+    reasoner.check_invariants()
+
+
+def test_a_group_is_one_epoch_and_refuses_only_what_is_wrong():
+    reasoner = Reasoner()
+
+    def tx(facts: list[dict[str, Any]], **more: Any) -> Transaction:
+        return Transaction.parse(facts=facts, **more)
+
+    add = {"relation": "e", "tuples": [["a", "b"]], "weight": 1}
+    take = {"relation": "e", "tuples": [["a", "b"]], "weight": -1}
+    group = reasoner.commit(
+        [tx([take]), tx([add]), tx([take]), tx([take]), tx([add]), tx([add], dry_run=True)]
+    )
+    kinds = [type(outcome).__name__ for outcome in group.outcomes]
+    assert kinds == [
+        "NegativeWeightError",
+        "EpochResult",
+        "EpochResult",
+        "NegativeWeightError",
+        *["EpochResult"] * 2,
+    ]
+    assert group.record is not None
+    assert (group.record.epoch, reasoner.epoch) == (1, 1)
+    assert reasoner.weighted("e") == [(("a", "b"), 1)]
+    refused = reasoner.commit([tx([{"relation": "e", "tuples": [["q", "q"]], "weight": -1}])])
+    assert refused.record is None
+    assert reasoner.epoch == 1
+    assert len(reasoner.export().symbols) == 2
+
+
+def test_a_group_whose_evaluation_is_refused_keeps_what_can_be_kept():
+    reasoner = Reasoner(budget=Budget(derivations=1000))
+    reasoner.apply(rules=TC)
+    chain = [[i, i + 1] for i in range(200)]
+
+    def tx(tuples: list[list[int]], weight: int = 1) -> Transaction:
+        return Transaction.parse(facts=[{"relation": "e", "tuples": tuples, "weight": weight}])
+
+    group = reasoner.commit([tx([[-1, -2]]), tx(chain), tx([chain[0]], -1), tx([[-5, -6]])])
+    kinds = [type(outcome).__name__ for outcome in group.outcomes]
+    # The third retracts what the second would have brought.
+    assert kinds == ["EpochResult", "BudgetExceededError", "NegativeWeightError", "EpochResult"]
+    assert sorted(reasoner.facts("tc")) == [(-5, -6), (-1, -2)]
+    reasoner.check_invariants()
+
+
+def test_restore_goes_on_where_export_stopped(closure: Reasoner):
+    closure.apply(rules=[("tc(u, v) :- e(u, v).", 1)], declarations=".decl d(x: number)")
+    exported = closure.export()
+    again = Reasoner.restore(
+        exported.symbols,
+        exported.facts,
+        exported.schemas,
+        exported.rules,
+        exported.declarations,
+        exported.epoch,
+    )
+    assert again.state() == closure.state()
+    assert again.rules() == closure.rules()
+    assert again.relations() == closure.relations()
+    assert again.epoch == closure.epoch
+    change = {"facts": {"e": [(("a", "b"), -1)], "d": [((4,), 1)]}}
+    assert again.apply(**change).changes == closure.apply(**change).changes
+
+
+def test_an_unknown_placement_is_refused():
+    with pytest.raises(e.InvalidRequestError):
+        Reasoner(placement="cloud")
