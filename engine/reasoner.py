@@ -162,34 +162,36 @@ class Reasoner:
     def _group(self, requests: list[Request]) -> tuple[list[EpochResult | ZedlogError], EpochRecord | None]:
         start = time.perf_counter()
         mark = len(self._symbols)
-        outcomes, staging, failed = self._stage(requests)
-        if failed is not None:
-            # Find the ones that cannot be evaluated: each is tried with those before it that can.
-            refused: dict[int, ZedlogError] = {}
-            for i in range(len(requests)):
-                self._symbols.truncate(mark)
-                tried = [r for j, r in enumerate(requests[: i + 1]) if j not in refused]
-                own, executed, failure = self._stage(tried)
-                if executed is not None:
-                    self._placement.rollback()
-                error = failure or own[-1]
-                if error is not None:
-                    refused[i] = error
+        outcomes, done, failure = self._stage(requests)
+        if failure is not None:
             self._symbols.truncate(mark)
-            kept = [r for j, r in enumerate(requests) if j not in refused]
-            fine, staging, failed = self._stage(kept)
-            if failed is not None:
-                raise AssertionError("transactions that could be applied no longer can") from failed
-            rest = iter(fine)
-            outcomes = [refused.get(i) or next(rest) for i in range(len(requests))]
-        if staging is None:
+            refused = self._refusals(requests, mark)
+            _, done, failure = self._stage([r for i, r in enumerate(requests) if i not in refused])
+            # A limit of time may be passed at the second try though it was not at the first.
+            outcomes = [refused.get(i) or failure for i in range(len(requests))]
+        if done is None:
             self._symbols.truncate(mark)
             return [outcome for outcome in outcomes if outcome is not None], None
-        program, executed = staging
+        program, executed = done
         record = self._record(program, executed, mark, start)
         self._keep(program, record)
         result = EpochResult(record.epoch, False, record, self)
         return [outcome or result for outcome in outcomes], record
+
+    def _refusals(self, requests: list[Request], mark: int) -> dict[int, ZedlogError]:
+        """The requests that cannot be applied, each tried together with those before it that can."""
+        refused: dict[int, ZedlogError] = {}
+        for i in range(len(requests)):
+            outcomes, done, failure = self._stage(
+                [r for j, r in enumerate(requests[: i + 1]) if j not in refused]
+            )
+            if done is not None:
+                self._placement.rollback()
+            self._symbols.truncate(mark)
+            error = failure or outcomes[-1]
+            if error is not None:
+                refused[i] = error
+        return refused
 
     def _stage(
         self, requests: list[Request]
