@@ -310,56 +310,8 @@ def restore_reasoner(state: RecoveredState) -> Committer:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command `python -m engine.process`."""
-    defaults, retention = EngineOptions(), Retention()
-    parser = argparse.ArgumentParser(
-        prog="python -m engine.process", description="The engine: the single writer of one database."
-    )
-    parser.add_argument("--redis-url", required=True, help="redis://HOST:PORT/N or unix:///PATH")
-    parser.add_argument("--database", default="default", help="its name (default: %(default)s)")
-    parser.add_argument(
-        "--lease-seconds",
-        type=float,
-        default=defaults.lease_seconds,
-        help="how long a silent engine keeps the database to itself (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--lease-wait",
-        type=float,
-        default=None,
-        help="give up when another engine serves for so long (seconds)",
-    )
-    parser.add_argument(
-        "--group-transactions",
-        type=int,
-        default=defaults.group_transactions,
-        help="most transactions of one epoch (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--group-bytes",
-        type=int,
-        default=defaults.group_bytes,
-        help="most bytes of transactions of one epoch (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--retain-epochs",
-        type=int,
-        default=retention.epochs,
-        help="epochs whose snapshot stays readable (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--retain-seconds",
-        type=float,
-        default=retention.seconds,
-        help="a younger snapshot stays readable in any case (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--retain-results",
-        type=int,
-        default=retention.results,
-        help="transactions whose outcome can be looked up (default: %(default)s)",
-    )
-    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    """The command `python -m engine.process`; returns its exit status."""
+    parser = _parser()
     parsed = parser.parse_args(arguments)
     logging.basicConfig(level=parsed.log_level, format="%(asctime)s %(levelname)s %(message)s")
     try:
@@ -373,6 +325,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run_engine(parsed.redis_url, parsed.database, options)
     except InvalidRequestError as error:
         parser.error(error.message)
+
+
+def _parser() -> argparse.ArgumentParser:
+    engine, kept = EngineOptions(), Retention()
+    parser = argparse.ArgumentParser(
+        prog="python -m engine.process", description="The engine: the single writer of one database."
+    )
+    parser.add_argument("--redis-url", required=True, help="redis://HOST:PORT/N or unix:///PATH")
+    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    options: list[tuple[str, type, object, str]] = [
+        ("database", str, "default", "its name"),
+        ("lease-seconds", float, engine.lease_seconds, "how long a silent engine keeps the database"),
+        ("lease-wait", float, engine.lease_wait, "seconds after which to give up on another engine's lease"),
+        ("group-transactions", int, engine.group_transactions, "most transactions of one epoch"),
+        ("group-bytes", int, engine.group_bytes, "most bytes of transactions of one epoch"),
+        ("retain-epochs", int, kept.epochs, "epochs whose snapshot stays readable"),
+        ("retain-seconds", float, kept.seconds, "a younger snapshot stays readable in any case"),
+        ("retain-results", int, kept.results, "transactions whose outcome can be looked up"),
+    ]
+    for name, kind, default, what in options:
+        usual = "never" if default is None else "%(default)s"
+        parser.add_argument(f"--{name}", type=kind, default=default, help=f"{what} (default: {usual})")
+    return parser
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ When Redis goes away everybody who waits is told so; the task goes on trying, so
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -21,6 +20,7 @@ from engine.errors import StorageUnavailableError
 from engine.storage.connection import storage_errors
 from engine.storage.head import FIELDS, Head
 from engine.storage.keys import Keys
+from engine.storage.log import START
 from engine.storage.outcome import Outcome
 
 _BLOCK_MS = 5_000
@@ -45,7 +45,8 @@ class Announcements:
         self._redis = client
         self._keys = keys
         self._task: asyncio.Task[None] | None = None
-        self._head: Head | None = None
+        # The newest epoch and the last processed log id, while the task is connected.
+        self._reached: tuple[int, StreamId] | None = None
         self._outcomes: dict[str, list[asyncio.Future[Outcome | None]]] = {}
         self._epochs: list[tuple[int, asyncio.Future[bool]]] = []
 
@@ -61,66 +62,74 @@ class Announcements:
         return [_outcome(entries) for entries in answers]
 
     async def wait_outcome(self, transaction_id: str, timeout: float) -> Outcome | None:
-        """The outcome as soon as it is published; None when it is not in time, or was and is no longer
-        kept."""
+        """The outcome as soon as it is published; None when it is not in time, or is no longer kept."""
         future: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
         self._outcomes.setdefault(transaction_id, []).append(future)
         try:
-            await self._listen(transaction_id)
+            self._listen()
+            if self._reached is None:
+                # Not connected yet, or not now: a command of its own says whether Redis is there.
+                outcome = (await self.outcomes([transaction_id]))[0]
+                if outcome is not None:
+                    return outcome
+            else:
+                await self._settle([transaction_id])
             return await asyncio.wait_for(future, timeout)
         except TimeoutError:
             return None
         finally:
-            waiting = self._outcomes.get(transaction_id, [])
-            if future in waiting:
-                waiting.remove(future)
+            _discard(future)
+            waiting = self._outcomes[transaction_id]
+            waiting.remove(future)
             if not waiting:
-                self._outcomes.pop(transaction_id, None)
+                del self._outcomes[transaction_id]
 
     async def wait_epoch(self, epoch: int, timeout: float) -> bool:
         """Whether the epoch is published in time."""
-        wait = (epoch, asyncio.get_running_loop().create_future())
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        wait = (epoch, future)
         self._epochs.append(wait)
         try:
-            await self._listen(None)
-            return await asyncio.wait_for(wait[1], timeout)
+            self._listen()
+            if self._reached is not None and self._reached[0] >= epoch:
+                return True
+            return await asyncio.wait_for(future, timeout)
         except TimeoutError:
             return False
         finally:
-            if wait in self._epochs:
-                self._epochs.remove(wait)
+            _discard(future)
+            self._epochs.remove(wait)
 
     async def close(self) -> None:
         """End the background task; who waits is told."""
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            # Python 3.11 loses a cancellation that meets the end of an inner wait, so it is repeated until it works.
+            while not self._task.done():
+                self._task.cancel()
+                await asyncio.wait([self._task], timeout=0.1)
             self._task = None
         self._fail(StorageUnavailableError("the client has been closed"))
 
-    async def _listen(self, transaction_id: str | None) -> None:
+    def _listen(self) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="zedlog announcements")
-        elif self._head is not None:
-            # It may have been published between the caller's look and its wait.
-            await self._settle(self._head, [transaction_id] if transaction_id else [])
 
     async def _run(self) -> None:
         delay = _FIRST_DELAY
         while True:
             try:
+                # First the place in the stream, then the head: what comes in between is announced again.
                 last = await self._last_announcement()
-                await self._announce()
+                await self._catch_up()
                 delay = _FIRST_DELAY
                 while True:
                     with storage_errors():
                         answer = await self._redis.xread({self._keys.published: last}, block=_BLOCK_MS)
                     if answer:
-                        last = cast(list[Any], answer)[0][1][-1][0]
-                        await self._announce()
+                        last, fields = cast(list[Any], answer)[0][1][-1]
+                        await self._arrive(int(fields[b"epoch"]), fields[b"last_id"].decode())
             except StorageUnavailableError as error:
-                self._head = None
+                self._reached = None
                 self._fail(error)
                 await asyncio.sleep(delay)
                 delay = min(2 * delay, _LAST_DELAY)
@@ -130,20 +139,25 @@ class Announcements:
             newest = await self._redis.xrevrange(self._keys.published, count=1)
         return newest[0][0] if newest else "0-0"
 
-    async def _announce(self) -> None:
+    async def _catch_up(self) -> None:
         with storage_errors():
             fields = await self._redis.hmget(self._keys.head, list(FIELDS))
         head = Head.decode(cast(list[bytes | None], fields))
-        if head is not None:
-            self._head = head
-            await self._settle(head, list(self._outcomes))
+        await self._arrive(-1 if head is None else head.epoch, START if head is None else head.last_id)
 
-    async def _settle(self, head: Head, candidates: list[str]) -> None:
-        for epoch, waiting in self._epochs:
-            if epoch <= head.epoch and not waiting.done():
-                waiting.set_result(True)
-        last = stream_id(head.last_id)
+    async def _arrive(self, epoch: int, last_id: str) -> None:
+        """A publication: those who waited for it get what they waited for."""
+        last = stream_id(last_id)
         assert last is not None
+        self._reached = epoch, last
+        for wanted, waiting in self._epochs:
+            if wanted <= epoch and not waiting.done():
+                waiting.set_result(True)
+        await self._settle(list(self._outcomes))
+
+    async def _settle(self, candidates: list[str]) -> None:
+        assert self._reached is not None
+        last = self._reached[1]
         ids = [name for name in candidates if (known := stream_id(name)) is not None and known <= last]
         for name, outcome in zip(ids, await self.outcomes(ids), strict=True):
             for future in self._outcomes.get(name, ()):
@@ -157,6 +171,12 @@ class Announcements:
         for _, waiting in self._epochs:
             if not waiting.done():
                 waiting.set_exception(error)
+
+
+def _discard(future: asyncio.Future[Any]) -> None:
+    """Nobody will look at it any more: an error in it is not to be reported as forgotten."""
+    if not future.cancel() and not future.cancelled():
+        future.exception()
 
 
 def _outcome(entries: list[tuple[bytes, dict[bytes, bytes]]]) -> Outcome | None:

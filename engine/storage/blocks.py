@@ -7,7 +7,9 @@ instead of 25; a column in which all rows agree (asserted weights, the derived f
 nothing. A block may carry `present` (+1 appeared, -1 went, 0 stayed): a delta run that is also an epoch's
 change.
 
-Measured against Arrow IPC on the same blocks: a third of the size and about the same time (docs/storage.md).
+Measured against Arrow IPC on a sorted block of 4,096 pairs (benchmarks/publish.py): 3.0 bytes a tuple instead
+of 24, encoded in 44 us (18), decoded in 25 us (26). Arrow with LZ4 takes 1.3 bytes, 68 us and 83 us, and
+pages would pay for that.
 """
 
 from __future__ import annotations

@@ -61,12 +61,8 @@ class DatabaseClient:
             the
                 transaction may have been written; with an Idempotency-Key it is safe to try again.
         """
-        payload = tx.encode()
+        append = Append.prepare(self._keys, tx.encode(), idempotency_key)
         with storage_errors():
-            if idempotency_key is None:
-                added = await self._redis.xadd(self._keys.log, {"tx": payload})
-                return Receipt(cast(bytes, added).decode(), replayed=False)
-            append = Append.prepare(self._keys, payload, idempotency_key)
             answer = await self._append_once(keys=append.keys, args=append.args)
         return append.receipt(answer)
 
@@ -78,9 +74,8 @@ class DatabaseClient:
 
     async def wait_outcome(self, transaction_id: str, timeout: float) -> Outcome | None:
         """The same, waiting up to `timeout` seconds for it. None at once when it is no longer kept."""
-        outcome = await self.outcome(transaction_id)
-        if outcome is not None or stream_id(transaction_id) is None:
-            return outcome
+        if stream_id(transaction_id) is None:
+            return None
         return await self._announcements.wait_outcome(transaction_id, timeout)
 
     async def is_pending(self, transaction_id: str) -> bool:

@@ -23,7 +23,7 @@ from engine.epoch import RelationChange
 from engine.storage.blocks import BLOCK_ROWS, Present, encode_block
 from engine.storage.manifest import BLOCK, BlockIndex, Counts, RelationManifest, Segment
 from engine.storage.objects import ObjectStore
-from engine.storage.rows import Codes, Rows, concatenate, merge, positions, sort_order
+from engine.storage.rows import Codes, Rows, concatenate, merge, positions, rows_in_order, sort_order
 
 # Runs of one size class that are merged into one; each class is eight times as large as the one before.
 RUNS_PER_TIER = 8
@@ -41,10 +41,10 @@ def apply_change(
 ) -> tuple[RelationManifest, Counts, Segment]:
     """The relation and its counts after the change, and the change itself as a segment with `present`."""
     order = sort_order(change.codes)
-    rows = Rows(change.codes[order], change.asserted[order], change.derived[order])
-    arity = rows.arity
-    delta = write_segment(rows, store, change.present[order])
-    after = _counts_after(relation, counts, rows, change.present[order], store)
+    rows = rows_in_order(change.codes, change.asserted, change.derived, order)
+    arity, present = rows.arity, change.present.take(order)
+    delta = write_segment(rows, store, present)
+    after = _counts_after(relation, counts, rows, present, store)
     if after.all == 0:
         return RelationManifest(arity, ()), after, delta
     old = relation.segments if relation is not None else ()
@@ -88,9 +88,16 @@ def _write_blocks(rows: Rows, store: ObjectStore, present: Present | None = None
         rows=(stops - starts).astype(np.int64),
         first=rows.codes[starts],
         last=rows.codes[stops - 1],
-        low=np.minimum.reduceat(rows.codes, starts, axis=0),
-        high=np.maximum.reduceat(rows.codes, starts, axis=0),
+        low=_by_block(np.minimum, rows.codes, starts),
+        high=_by_block(np.maximum, rows.codes, starts),
     )
+
+
+def _by_block(reduce: np.ufunc, codes: Codes, starts: npt.NDArray[np.int64]) -> Codes:
+    bounds = np.empty((len(starts), codes.shape[1]), np.int64)
+    for column in range(codes.shape[1]):
+        bounds[:, column] = reduce.reduceat(codes[:, column], starts)
+    return bounds
 
 
 def _segment(index: BlockIndex, store: ObjectStore) -> Segment:

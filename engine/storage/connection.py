@@ -1,8 +1,8 @@
 """Connections to Redis, and the one place where redis-py's errors become ours.
 
-Neither side lets redis-py retry by itself: whether a command may be sent twice depends on the command, and
-only the caller knows. A connection that the server closed meanwhile is noticed and replaced before it is
-used.
+A command may be sent twice only where that does no harm. All that the asynchronous side does is of that kind
+(reads, and appends under a key), so it tries once more, over a new connection: a server that was restarted in between
+two requests is not an error. The synchronous side, which publishes, does not retry by itself.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def connect_async(redis_url: str, **options: Any) -> redis.asyncio.Redis:
         pool = redis.asyncio.BlockingConnectionPool.from_url(
             redis_url,
             **_settings(),
-            retry=AsyncRetry(NoBackoff(), 0),
+            retry=AsyncRetry(NoBackoff(), 1),
             max_connections=ASYNC_CONNECTIONS,
             timeout=SOCKET_TIMEOUT,
             **options,

@@ -37,8 +37,8 @@ _LONGEST_SOCKET_PATH = 100
 _LOG_LINES = 12
 _POLL_SECONDS = 0.005
 _STOP_SECONDS = 15.0
-# A server that dies again and again is started less and less often.
-_FIRST_DELAY, _LAST_DELAY, _STABLE_SECONDS = 0.05, 5.0, 10.0
+# A server that ends as soon as it is started is started less and less often; one that was killed, at once.
+_FIRST_DELAY, _LAST_DELAY, _STABLE_SECONDS = 0.02, 5.0, 0.3
 
 
 class EmbeddedServer:
@@ -94,13 +94,19 @@ class EmbeddedServer:
         return str(self._info()["run_id"])
 
     def start(self) -> EmbeddedServer:
-        """Start it and wait until it answers.
+        """Start it and wait until it answers; what runs already is left as it is.
 
         Raises:
             ServerStartError: the directory is in use or cannot be used, or the server ended; its last log
             lines are
                 in the message.
         """
+        if self._keeper is not None and self._keeper.is_alive():
+            self.wait_ready(self._start_timeout)
+            return self
+        if self._lock is not None:
+            # It ended, and is not supervised.
+            self.stop()
         self._take_directory()
         try:
             self._choose_socket()
@@ -135,6 +141,15 @@ class EmbeddedServer:
                 raise self._failure(f"the embedded server does not answer after {timeout:g} s ({last})")
             time.sleep(_POLL_SECONDS)
 
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until the server that runs now has ended. Raises TimeoutError."""
+        process = self._process
+        try:
+            if process is not None:
+                process.wait(timeout)
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError(f"the embedded server still runs after {timeout} s") from error
+
     def stop(self) -> None:
         """End it and let go of the directory. It may be started again."""
         self._stopping.set()
@@ -168,8 +183,6 @@ class EmbeddedServer:
         self.stop()
 
     def _take_directory(self) -> None:
-        if self._lock is not None:
-            raise ServerStartError("the embedded server has been started already")
         try:
             self.data_dir.mkdir(parents=True, exist_ok=True)
             lock = open(self.data_dir / "lock", "a+")  # noqa: SIM115  # held while the server runs
@@ -205,7 +218,8 @@ class EmbeddedServer:
             with contextlib.suppress(StorageUnavailableError):
                 while time.monotonic() < deadline:
                     with connect(old) as client, storage_errors():
-                        # redis-py takes the broken connection for the success that it is.
+                        # Raises when nobody is there; `shutdown` takes a broken connection for its success.
+                        client.info("server")
                         client.shutdown()
                     time.sleep(_POLL_SECONDS)
         note.write_text(str(self._socket))

@@ -11,6 +11,7 @@ This is the writer's, synchronous side; `DatabaseClient.append` writes the same 
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -26,6 +27,9 @@ from engine.transaction import Transaction
 
 # How long an Idempotency-Key is remembered.
 IDEMPOTENCY_SECONDS = 7 * 24 * 3600
+
+# The same for an append without one: as long as a connection may try.
+_ONCE_SECONDS = 60
 
 # Before the first entry.
 START = "0-0"
@@ -48,23 +52,29 @@ class LogEntry:
             raise CorruptLogError(f"the log entry {self.id} has no transaction", entry=self.id)
         try:
             return Transaction.decode(self.payload)
-        except CorruptLogError as error:
+        # Whatever decoding meets, it means that this is not what `encode` wrote.
+        except Exception as error:
             raise CorruptLogError(
-                f"the log entry {self.id} cannot be read: {error.message}", entry=self.id
+                f"the log entry {self.id} cannot be read: {error}", entry=self.id
             ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """A transaction ready to be appended under an Idempotency-Key: what the script gets, how to read its
-    answer."""
+    """A transaction ready to be appended once: what the script gets, and how to read its answer.
 
-    key: str
+    Without an Idempotency-Key it gets one of its own, so that the connection may send it again.
+    """
+
+    key: str | None
     keys: list[str]
     args: list[Any]
 
     @classmethod
-    def prepare(cls, keys: Keys, payload: bytes, key: str) -> Append:
+    def prepare(cls, keys: Keys, payload: bytes, key: str | None) -> Append:
+        if key is None:
+            names = [keys.idempotency(secrets.token_hex(16)), keys.log]
+            return cls(None, names, [payload, "-", _ONCE_SECONDS])
         # Hashed: a key of any length and content is a short, plain name.
         name = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
         digest = hashlib.blake2b(payload, digest_size=16).hexdigest()
@@ -73,13 +83,13 @@ class Append:
     def receipt(self, answer: Sequence[Any]) -> Receipt:
         """What the script's answer means. Raises IdempotencyConflictError."""
         transaction_id, what = bytes(answer[0]).decode(), int(answer[1])
-        if what == 2:
+        if what == 2 and self.key is not None:
             raise IdempotencyConflictError(
                 f"the Idempotency-Key {self.key[:200]!r} came with another body before",
                 idempotency_key=self.key,
                 transaction_id=transaction_id,
             )
-        return Receipt(transaction_id, replayed=what == 1)
+        return Receipt(transaction_id, replayed=what == 1 and self.key is not None)
 
 
 class EpochLog:
@@ -99,13 +109,8 @@ class EpochLog:
             StorageUnavailableError: Redis cannot be reached; it may have been written if the connection
             broke.
         """
-        payload = tx.encode()
+        append = Append.prepare(self._keys, tx.encode(), idempotency_key)
         with storage_errors():
-            if idempotency_key is None:
-                return Receipt(
-                    cast(bytes, self._redis.xadd(self._keys.log, {"tx": payload})).decode(), replayed=False
-                )
-            append = Append.prepare(self._keys, payload, idempotency_key)
             answer = self._append_once(keys=append.keys, args=append.args)
         return append.receipt(cast(list[Any], answer))
 

@@ -170,10 +170,7 @@ class Program:
             {
                 "rules": [[r.id, r.text, r.canonical, r.weight] for r in self.rules],
                 "declarations": self.declarations,
-                "schemas": {
-                    name: [schema.declared, [[c.name, c.type and c.type.value] for c in schema.columns]]
-                    for name, schema in sorted(self.schemas.items())
-                },
+                "schemas": _schemas_to_json(self.schemas),
             }
         )
 
@@ -181,10 +178,7 @@ class Program:
     def decode(cls, data: bytes) -> Program:
         parsed = _json(data, "the program")
         try:
-            schemas = {
-                name: Schema(name, tuple(Column(c, t and ColumnType(t)) for c, t in columns), declared)
-                for name, (declared, columns) in parsed["schemas"].items()
-            }
+            schemas = _schemas_from_json(parsed["schemas"])
             return cls(tuple(RuleInfo(*rule) for rule in parsed["rules"]), parsed["declarations"], schemas)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptSnapshotError(f"the program of the snapshot is damaged: {error}") from error
@@ -209,7 +203,8 @@ class RelationEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One epoch. `time` is when it was published, in seconds since 1970. `changes` are this epoch's own.
+    """One epoch. `time` is when it was published, in seconds since 1970. `changes` are this epoch's own;
+    `changed_schemas` are of changed relations that the epoch left without a schema, or with another one.
 
     `oldest` is the oldest epoch that was retained when this one was published.
     """
@@ -222,6 +217,7 @@ class Manifest:
     relations: Mapping[str, RelationEntry]
     symbols: tuple[SymbolChunk, ...]
     changes: Mapping[str, Segment]
+    changed_schemas: Mapping[str, Schema]
 
     @property
     def symbol_count(self) -> int:
@@ -247,6 +243,7 @@ class Manifest:
                 },
                 "symbols": [[c.id, c.first, c.count] for c in self.symbols],
                 "changes": {name: segment.to_json() for name, segment in self.changes.items()},
+                "changed_schemas": _schemas_to_json(self.changed_schemas),
             }
         )
 
@@ -270,6 +267,7 @@ class Manifest:
                 },
                 symbols=tuple(SymbolChunk(*chunk) for chunk in parsed["symbols"]),
                 changes={name: Segment.from_json(s) for name, s in parsed["changes"].items()},
+                changed_schemas=_schemas_from_json(parsed["changed_schemas"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptSnapshotError(f"the manifest of an epoch is damaged: {error}") from error
@@ -286,6 +284,20 @@ def decode_symbols(data: bytes) -> list[str]:
     if not isinstance(parsed, list):
         raise CorruptSnapshotError("a symbol chunk of the snapshot is damaged: it is no list")
     return parsed
+
+
+def _schemas_to_json(schemas: Mapping[str, Schema]) -> dict[str, Any]:
+    return {
+        name: [schema.declared, [[c.name, c.type and c.type.value] for c in schema.columns]]
+        for name, schema in sorted(schemas.items())
+    }
+
+
+def _schemas_from_json(parsed: Mapping[str, Any]) -> dict[str, Schema]:
+    return {
+        name: Schema(name, tuple(Column(c, t and ColumnType(t)) for c, t in columns), declared)
+        for name, (declared, columns) in parsed.items()
+    }
 
 
 def _json(data: bytes, what: str) -> Any:

@@ -37,7 +37,7 @@ from engine.storage.manifest import PROGRAM, Manifest, Program, RelationEntry, S
 from engine.storage.objects import ObjectStore
 from engine.storage.outcome import Outcome
 from engine.storage.references import References
-from engine.storage.scripts import PUBLISH
+from engine.storage.scripts import PUBLISH, STAGE
 from engine.storage.symbol_chunks import append_symbols
 
 # Objects of more bytes than this together are sent ahead, in portions, so that no single command grows with
@@ -106,6 +106,7 @@ class Publisher:
         self._lease = lease
         self._retention = retention or Retention()
         self._script = client.register_script(PUBLISH)
+        self._stage_script = client.register_script(STAGE)
         self.store = ObjectStore(client, self._keys, cache_bytes)
         self._references = References(self.store.children)
         self._retained: deque[_Retained] = deque()
@@ -158,8 +159,10 @@ class Publisher:
             self._manifest = publication.manifest
         epoch_time = repr(publication.time) if publication.manifest or old is None else old.epoch_time
         self._head = Head(self.manifest.epoch, publication.last_id, self.incarnation, processed, epoch_time)
-        for name in publication.dead:
-            self.store.forget(name)
+        # Also what a merge made and another merge took up again, so that no manifest ever named it.
+        for name in [*publication.dead, *self.store.pending]:
+            if name not in self._references:
+                self.store.forget(name)
         self.store.pending.clear()
         self._unsettled = None
 
@@ -237,6 +240,11 @@ class Publisher:
             relations=relations,
             symbols=append_symbols(symbols, record.symbols, self.store),
             changes=changes,
+            changed_schemas={
+                name: record.changed_schemas[name]
+                for name in changes
+                if record.changed_schemas[name] != record.schemas.get(name)
+            },
         )
 
     def _oldest_retained(self, epoch: int, now: float) -> int:
@@ -269,16 +277,15 @@ class Publisher:
         names = list(objects)
         start = 0
         while start < len(names):
-            pipeline = self._redis.pipeline(transaction=False)
+            portion: list[str | bytes] = []
             size = 0
             while start < len(names) and size < _PORTION_BYTES:
                 data = objects[names[start]]
-                # Never over an object that exists: it may be a published one, which must not expire.
-                pipeline.set(self._keys.object(names[start]), data, nx=True, ex=_STAGED_SECONDS)
+                portion += [self._keys.object(names[start]), data]
                 size += len(data)
                 start += 1
             with storage_errors():
-                pipeline.execute()
+                self._stage_script(args=[_STAGED_SECONDS, *portion])
         return names
 
     def _script_keys(self) -> list[str]:
@@ -333,6 +340,7 @@ _EMPTY_EPOCH = EpochRecord(
     relations={},
     rules=(),
     schemas={},
+    changed_schemas={},
     declarations="",
     first_symbol=0,
     symbols=(),

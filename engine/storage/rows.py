@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 Codes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Order = npt.NDArray[np.int64]
 Key = tuple[int, ...]
 
 
@@ -41,7 +42,8 @@ class Rows:
     @property
     def live(self) -> Mask:
         """bool[n]: the rows that are no tombstones."""
-        return (self.asserted != 0) | self.derived
+        live: Mask = (self.asserted != 0) | self.derived
+        return live
 
     def where(self, mask: Mask) -> Rows:
         """The rows where `mask` holds; still sorted."""
@@ -72,37 +74,42 @@ def concatenate(parts: Sequence[Rows], arity: int) -> Rows:
     )
 
 
-def sort_order(codes: Codes) -> npt.NDArray[np.intp]:
+def sort_order(codes: Codes) -> Order:
     """The stable permutation that sorts `codes` lexicographically.
 
-    Where the columns' ranges fit into 63 bits together, the columns are packed into one integer first: one
-    sort of integers instead of one for each column (about three times as fast for two columns).
+    Where the columns' ranges fit into 63 bits together, they are packed into one integer. If the row's number
+    fits below them, one sort of plain integers (vectorised in numpy) does it: a million pairs in 0.03 s, a
+    stable argsort takes 0.2 s.
     """
-    packed = _packed(codes)
-    if packed is not None:
-        return np.argsort(packed, kind="stable")
-    return np.lexsort(codes.T[::-1])
-
-
-def _packed(codes: Codes) -> npt.NDArray[np.int64] | None:
     rows, arity = codes.shape
-    if rows == 0 or arity == 0:
-        return np.zeros(rows, np.int64)
-    low = codes.min(axis=0)
-    widths = [(int(high) - int(lo)).bit_length() for lo, high in zip(low, codes.max(axis=0), strict=True)]
+    if rows <= 1 or arity == 0:
+        return np.arange(rows)
+    # Column by column: a reduction along the long axis of narrow rows is ten times as slow.
+    low = [int(column.min()) for column in codes.T]
+    widths = [(int(column.max()) - lo).bit_length() for lo, column in zip(low, codes.T, strict=True)]
     if sum(widths) > 63:
-        return None
-    packed = codes[:, 0] - low[0]
+        return np.lexsort(codes.T[::-1])
+    packed: npt.NDArray[np.int64] = codes[:, 0] - low[0]
     for column in range(1, arity):
         packed <<= widths[column]
         packed |= codes[:, column] - low[column]
+    number_bits = (rows - 1).bit_length()
+    if sum(widths) + number_bits > 63:
+        return np.argsort(packed, kind="stable")
+    packed <<= number_bits
+    packed |= np.arange(rows)
+    packed.sort()
+    packed &= (1 << number_bits) - 1
     return packed
 
 
-def sorted_rows(codes: Codes, asserted: npt.NDArray[np.int64], derived: Mask) -> Rows:
-    """Rows of tuples that come in any order, each once."""
-    order = sort_order(codes)
-    return Rows(codes[order], asserted[order], derived[order])
+def rows_in_order(codes: Codes, asserted: npt.NDArray[np.int64], derived: Mask, order: Order) -> Rows:
+    """The rows that `order` (of `sort_order`) makes of tuples that come in any order, each once."""
+    # Column-major: what follows walks one column at a time.
+    ordered = np.empty(codes.shape, np.int64, order="F")
+    for column in range(codes.shape[1]):
+        codes[:, column].take(order, out=ordered[:, column])
+    return Rows(ordered, asserted.take(order), derived.take(order))
 
 
 def merge(newest_first: Sequence[Rows], arity: int, *, drop_tombstones: bool) -> Rows:
@@ -114,7 +121,7 @@ def merge(newest_first: Sequence[Rows], arity: int, *, drop_tombstones: bool) ->
     merged = concatenate(parts, arity)
     if len(parts) > 1:
         order = sort_order(merged.codes)
-        codes = merged.codes[order]
+        codes = merged.codes.take(order, axis=0)
         first = np.ones(len(order), np.bool_)
         # The sort is stable, so of equal tuples the newest comes first.
         first[1:] = (codes[1:] != codes[:-1]).any(axis=1)

@@ -55,6 +55,14 @@ if #ARGV > 3 then redis.call('HSET', KEYS[3], unpack(ARGV, 4)) end
 return 1
 """
 
+# Objects that a publication will confirm. ARGV: seconds until they go if it does not, then key, value ...
+# Never over an object that exists: it may be a published one, which must not expire.
+# One command for many objects: with `appendfsync always` the server syncs its disk once, not for each of
+# them.
+STAGE = """
+for i = 2, #ARGV, 2 do redis.call('SET', ARGV[i], ARGV[i + 1], 'NX', 'EX', ARGV[1]) end
+"""
+
 # Whether an entry is in the log, without moving its content. KEYS: log. ARGV: id. -> 0 or 1.
 IN_LOG = "return #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1], 'COUNT', 1)"
 

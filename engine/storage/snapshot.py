@@ -111,13 +111,19 @@ class Snapshot:
         last = rows.key(len(rows) - 1) if more else None
         return Page(tuples, rows.asserted.tolist(), rows.derived.tolist(), last)
 
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The relations that this epoch changed."""
+        return tuple(sorted(self._manifest.changes))
+
     async def changes(self, relation: str) -> list[tuple[Tuple, int]]:
         """The tuples of a relation that this epoch made appear (+1) or go (-1), in the order of their codes.
 
         Raises:
-            The same as `facts`; a relation that the epoch did not touch, or that is gone now, has none.
+            EpochNotRetainedError, StorageUnavailableError: as for `facts`.
         """
-        segment, schema = self._manifest.changes.get(relation), self.schemas.get(relation)
+        segment = self._manifest.changes.get(relation)
+        schema = self._manifest.changed_schemas.get(relation) or self.schemas.get(relation)
         if segment is None or schema is None:
             return []
         changed: list[tuple[Tuple, int]] = []

@@ -1,0 +1,100 @@
+"""Sorting, merging and looking up rows, against Python's own sort and dicts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import CorruptSnapshotError
+from engine.storage.blocks import decode_block, encode_block
+from engine.storage.rows import Rows, above, merge, positions, rows_in_order, sort_order
+
+INT64 = st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))
+WEIGHTS = st.one_of(st.integers(0, 2), st.integers(0, 2**63 - 1))
+
+
+@st.composite
+def states(draw: st.DrawFn, arity: int) -> dict[tuple[int, ...], tuple[int, bool]]:
+    row = st.tuples(*[INT64] * arity)
+    return draw(st.dictionaries(row, st.tuples(WEIGHTS, st.booleans()), max_size=12))
+
+
+def rows_of(content: dict[tuple[int, ...], tuple[int, bool]], arity: int) -> Rows:
+    codes = np.array(list(content), np.int64).reshape(len(content), arity)
+    asserted = np.array([a for a, _ in content.values()], np.int64)
+    derived = np.array([d for _, d in content.values()], np.bool_)
+    return rows_in_order(codes, asserted, derived, sort_order(codes))
+
+
+def content_of(rows: Rows) -> dict[tuple[int, ...], tuple[int, bool]]:
+    keys = [rows.key(i) for i in range(len(rows))]
+    assert keys == sorted(set(keys))
+    return dict(zip(keys, zip(rows.asserted.tolist(), rows.derived.tolist(), strict=True), strict=True))
+
+
+@given(st.data(), st.integers(0, 3))
+def test_oracle_sort_is_pythons_sort(data: st.DataObject, arity: int) -> None:
+    rows = data.draw(st.lists(st.tuples(*[INT64] * arity), max_size=20))
+    order = sort_order(np.array(rows, np.int64).reshape(len(rows), arity))
+    assert order.tolist() == sorted(range(len(rows)), key=lambda i: rows[i])
+
+
+@given(st.data(), st.integers(0, 3), st.booleans())
+def test_oracle_merge_is_dict_update(data: st.DataObject, arity: int, drop: bool) -> None:
+    newest_first = data.draw(st.lists(states(arity), min_size=1, max_size=4))
+    expected: dict[tuple[int, ...], tuple[int, bool]] = {}
+    for content in reversed(newest_first):
+        expected |= content
+    if drop:
+        expected = {row: state for row, state in expected.items() if state != (0, False)}
+    merged = merge([rows_of(content, arity) for content in newest_first], arity, drop_tombstones=drop)
+    assert content_of(merged) == expected
+
+
+@given(st.data(), st.integers(1, 3))
+def test_oracle_positions_and_above(data: st.DataObject, arity: int) -> None:
+    rows = rows_of(data.draw(states(arity)), arity)
+    wanted = list(data.draw(states(arity))) + [rows.key(i) for i in range(0, len(rows), 2)]
+    wanted = list(dict.fromkeys(wanted))
+    known = {rows.key(i): i for i in range(len(rows))}
+    found = positions(rows, np.array(wanted, np.int64).reshape(len(wanted), arity))
+    assert found.tolist() == [known.get(row, -1) for row in wanted]
+    for key in wanted:
+        assert above(rows.codes, key).tolist() == [rows.key(i) > key for i in range(len(rows))]
+
+
+@given(st.data(), st.integers(0, 3), st.booleans())
+def test_block_gives_back_its_rows(data: st.DataObject, arity: int, with_present: bool) -> None:
+    rows = rows_of(data.draw(states(arity)), arity)
+    present = np.arange(len(rows)).astype(np.int8) % 3 - 1 if with_present else None
+    decoded, decoded_present = decode_block(encode_block(rows, present))
+    assert content_of(decoded) == content_of(rows)
+    assert (decoded_present is None) == (present is None)
+    assert present is None or (decoded_present == present).all()
+
+
+def test_block_size_follows_the_range() -> None:
+    def size(codes: list[list[int]]) -> int:
+        n = len(codes)
+        return len(encode_block(Rows(np.array(codes), np.ones(n, np.int64), np.zeros(n, np.bool_))))
+
+    # By hand: 256 rows; the first column needs 1 byte a row, the second 0, 2 or 8.
+    head = size([[0, 0]])
+    assert size([[i, 5] for i in range(256)]) == head + 256
+    assert size([[i, 257 * i] for i in range(256)]) == head + 256 + 512
+    assert size([[i, 2**62 * (i % 2)] for i in range(256)]) == head + 256 + 8 * 256
+
+
+@pytest.mark.parametrize("damage", [b"", b"Zb1\0", b"XXXX" + bytes(40)])
+def test_damaged_block_is_said_to_be(damage: bytes) -> None:
+    with pytest.raises(CorruptSnapshotError):
+        decode_block(damage)
+
+
+def test_truncated_block_is_said_to_be() -> None:
+    whole = encode_block(Rows(np.arange(10)[:, None], np.ones(10, np.int64), np.zeros(10, np.bool_)))
+    for length in range(len(whole)):
+        with pytest.raises(CorruptSnapshotError):
+            decode_block(whole[:length])
