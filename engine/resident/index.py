@@ -15,6 +15,7 @@ from engine.resident.hashing import mix, seed
 from engine.resident.layout import (
     BLOCK_FREE,
     ENTRY,
+    HELD,
     INDEX,
     KEY_FREE,
     KEYS,
@@ -83,6 +84,7 @@ def _has_block(ix, size_class):
 
 @numba.njit(inline="always")
 def _take_block(ix, size_class):
+    ix.head[HELD] += np.int64(1) << size_class
     start = ix.head[BLOCK_FREE + size_class]
     if start != NONE:
         ix.head[BLOCK_FREE + size_class] = ix.entry[start]
@@ -94,6 +96,7 @@ def _take_block(ix, size_class):
 
 @numba.njit(inline="always")
 def _free_block(ix, start, size_class):
+    ix.head[HELD] -= np.int64(1) << size_class
     ix.entry[start] = np.int32(ix.head[BLOCK_FREE + size_class])
     ix.head[BLOCK_FREE + size_class] = start
 
@@ -192,6 +195,25 @@ def remove_postings(ix, rows, row_ids, entries):
         ix.key_start[key] = np.int32(ix.head[KEY_FREE])
         ix.head[KEY_FREE] = key
         ix.head[KEYS_USED] -= 1
+
+
+@numba.njit(types.void(INDEX, I64_2, I32_1), cache=True, nogil=True)
+def compact(ix, payload, entry):
+    """Move every key's block to the start of the new arrays, one after the other; no block is free afterwards."""
+    end = np.int64(0)
+    for slot in range(ix.slots.size):
+        key = ix.slots[slot]
+        if key == NONE:
+            continue
+        start = ix.key_start[key]
+        for j in range(ix.key_count[key]):
+            entry[end + j] = ix.entry[start + j]
+            for c in range(payload.shape[1]):
+                payload[end + j, c] = ix.payload[start + j, c]
+        ix.key_start[key] = end
+        end += np.int64(1) << ix.key_class[key]
+    ix.head[POSTINGS] = end
+    ix.head[BLOCK_FREE:] = NONE
 
 
 @numba.njit(types.int64(INDEX, I64_2, I64_2, I32_1), cache=True, nogil=True)

@@ -49,7 +49,8 @@ FREE = -2
     WARM,
 ) = range(12)
 # Counters of an index (`head`); BLOCK_FREE is the first of 32 free lists, one for each block size 2**c.
-KEYS, KEY_FREE, KEYS_USED, POSTINGS, BLOCK_FREE = range(5)
+# HELD counts the places of all blocks in use.
+KEYS, KEY_FREE, KEYS_USED, POSTINGS, HELD, BLOCK_FREE = range(6)
 RELATION_COUNTERS = 12
 INDEX_COUNTERS = BLOCK_FREE + 32
 
@@ -106,7 +107,7 @@ def new_relation(arity: int, capacity: int = 16) -> RelationArrays:
 def new_index(arity: int, key_columns: tuple[int, ...], entries: int, capacity: int = 16) -> IndexArrays:
     """Arrays of an empty index over the columns `key_columns`; `entries` is the relation's entry capacity."""
     head = np.full(INDEX_COUNTERS, NONE, np.int64)
-    head[[KEYS, KEYS_USED, POSTINGS]] = 0
+    head[[KEYS, KEYS_USED, POSTINGS, HELD]] = 0
     payload = [c for c in range(arity) if c not in key_columns]
     return IndexArrays(
         key_columns=np.array(key_columns, np.int64),

@@ -16,6 +16,8 @@ from engine.resident import index as index_kernels
 from engine.resident import table as kernels
 from engine.resident.layout import (
     ASSERTED,
+    HELD,
+    POSTINGS,
     ENTRIES_USED,
     I8,
     I32,
@@ -42,6 +44,7 @@ from engine.resident.layout import (
 
 ONE = np.ones(1, np.int64)
 _SMALL = 1 << 20
+_COMPACT = 1 << 16
 
 
 def _larger(capacity: int) -> int:
@@ -76,6 +79,17 @@ class Index:
     def remove(self, rows: I64, row_ids: I32, entries: I32) -> None:
         """Remove their postings."""
         index_kernels.remove_postings(self.arrays, rows, row_ids, entries)
+
+    def compact(self) -> None:
+        """Give back the blocks that keys have grown out of, when these are half as many as the others, or more."""
+        a = self.arrays
+        used = int(a.head[HELD])
+        if len(a.entry) < _COMPACT or a.head[POSTINGS] * 2 < used * 3:
+            return
+        size = used + used // 8
+        payload, entry = np.empty((size, a.payload.shape[1]), np.int64), np.empty(size, np.int32)
+        index_kernels.compact(a, payload, entry)
+        self.arrays = a._replace(payload=payload, entry=entry)
 
     def hold_entries(self, capacity: int) -> None:
         """Make room for entry ids below `capacity`."""
@@ -202,8 +216,7 @@ class Relation:
         capacity = len(a.entries)
         if self.entries + more <= capacity:
             return
-        while capacity < self.entries + more:
-            capacity = _larger(capacity)
+        capacity = max(_larger(capacity), self.entries + more)
         self.arrays = a._replace(entries=grown(a.entries, capacity))
         for ix in self.indexes.values():
             ix.hold_entries(capacity)
@@ -256,8 +269,10 @@ class Relation:
     # ---- dropping
 
     def free(self, rows: I32) -> None:
-        """Drop the rows among `rows` that have neither support nor entry; an empty relation gives its memory back."""
+        """Drop the rows among `rows` that have neither support nor entry; what is empty gives its memory back."""
         kernels.free_rows(self.arrays, rows)
+        for ix in self.indexes.values():
+            ix.compact()
         if self.live == 0 and len(self.arrays.rows) > 16:
             self.clear()
 

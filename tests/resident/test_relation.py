@@ -93,6 +93,27 @@ def test_growth_keeps_everything_and_emptying_gives_memory_back():
     check_relation(relation)
 
 
+def test_blocks_that_keys_have_grown_out_of_are_given_back():
+    relation = Relation("r", 2)
+    relation.add_index((0,))
+    key, other = np.divmod(np.arange(130 * 1000), 1000)
+    # Key after key grows a little at a time, so that small blocks are left behind all over.
+    codes = np.stack((other, key), axis=1)
+    for part in np.array_split(codes, 13):
+        rows = relation.push(part, np.zeros(1, np.int32), np.ones(1, np.int64))
+        changed, weights, removals, _, _ = relation.settle(rows, 0, False)
+        relation.change_entries(changed, weights, 0, removals)
+    before = state_of(relation)
+    pool = len(relation.indexes[0,].arrays.entry)
+    relation.free(rows[:1])
+    assert len(relation.indexes[0,].arrays.entry) < pool * 0.8
+    assert state_of(relation) == before
+    relation.change_entries(rows[:5], -np.ones(5, np.int64), 0, 5)
+    relation.change_entries(rows[:5], np.ones(5, np.int64), 0, 0)
+    assert state_of(relation) == before
+    check_relation(relation)
+
+
 def test_random_deletion_keeps_the_table_findable():
     rng = np.random.default_rng(5)
     relation = Relation("r", 2)
