@@ -1,0 +1,38 @@
+# One image for all of Zedlog's processes. By itself it runs everything (embedded server, engine, service) over
+# /data; docker-compose.yml runs the engine and the service each in a container of its own, over a Redis.
+#
+# No Java: nothing in this version starts Spark, and a Java 17 runtime would add some 200 MB. When the Spark
+# placement comes, add `openjdk-17-jre-headless` (with the incubator vector module) to the last stage.
+
+FROM python:3.12-slim AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+WORKDIR /app
+RUN python -m venv /opt/zedlog
+ENV PATH=/opt/zedlog/bin:$PATH
+# The packages are a layer of their own: it is built again only when the lock changes. The lock holds the tools for
+# development too, and its hashes cover all or nothing; so they are installed and taken out again.
+COPY requirements.lock ./
+RUN pip install --require-hashes -r requirements.lock \
+    && pip uninstall --yes clingo hypothesis mypy pytest pytest-timeout ruff schemathesis
+COPY pyproject.toml README.md ./
+COPY engine engine
+COPY service service
+RUN pip install --no-deps --editable .
+
+FROM python:3.12-slim
+RUN useradd --system --uid 10001 --create-home zedlog \
+    && install --directory --owner zedlog --group zedlog /data /var/cache/zedlog
+COPY --from=build /opt/zedlog /opt/zedlog
+COPY --from=build --chown=zedlog:zedlog /app /app
+WORKDIR /app
+USER zedlog
+# The kernels are compiled while the image is built. They are bound to the kind of processor: on another one they are
+# compiled again at the first start, which is why the cache must be a folder that this user may write.
+ENV PATH=/opt/zedlog/bin:$PATH PYTHONUNBUFFERED=1 NUMBA_CACHE_DIR=/var/cache/zedlog
+RUN python -m engine.resident.warm
+
+VOLUME /data
+EXPOSE 8321
+HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8321/readyz', timeout=2)"]
+CMD ["zedlog", "serve", "--host", "0.0.0.0", "--data-dir", "/data"]

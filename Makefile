@@ -1,0 +1,38 @@
+# What to type. The scripts in scripts/ are the real thing; this file only names them.
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint check bench serve clean
+
+BIN = $(or $(ZEDLOG_VENV),.venv)/bin
+
+help: ## say what there is
+	@echo "Zedlog: incremental Datalog as a service. On a fresh machine, 'make demo' is all you need."
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
+		printf '%-14s %s\n' "$$target" "$$text"; done
+
+install: ## make .venv with everything in it (the other targets do this too)
+	@scripts/install
+
+demo: ## the dependency graph of this machine's Python packages, live; Ctrl-C ends it
+	@scripts/install
+	@exec $(BIN)/zedlog demo
+
+test: ## run the whole test suite
+	@scripts/test
+
+lint: ## style only (scripts/lint --fix mends it)
+	@scripts/lint
+
+check: ## style, types, and that generated files are fresh
+	@scripts/check
+
+bench: ## measure; tables on the terminal, JSON in benchmarks/results/
+	@scripts/bench
+
+serve: ## start the service on http://127.0.0.1:8321, data in ./.zedlog
+	@scripts/install
+	@exec $(BIN)/zedlog serve
+
+clean: ## remove the environment and all caches (not your data in ./.zedlog)
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find engine service tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,210 @@
+"""The command line's way to a running service: one HTTP client, and what its failures mean to a person.
+
+In: method, path, parameters, JSON. Out: decoded JSON. What is not a 2xx answer is raised as `Refused`,
+which carries the service's problem document; a service that cannot be reached is `Unreachable`, whose text
+says how to start one. Every command uses this module and no other way, so errors look the same everywhere.
+
+A request that changes something is sent again after a lost connection only if it carries an Idempotency-Key:
+the service then applies it once, however often it arrives.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+import httpx
+import orjson
+
+DEFAULT_URL = "http://127.0.0.1:8321"
+# A refused or broken connection is tried again this often, this far apart (a restart of the service takes
+# less).
+ATTEMPTS = 6
+PAUSE_SECONDS = 0.5
+
+_REPLAYED = "Idempotency-Replayed"
+
+Json = dict[str, Any]
+
+
+class Unreachable(Exception):
+    """No service answers at the URL."""
+
+
+class Refused(Exception):
+    """The service answered with a problem document (RFC 9457); `problem` is that document."""
+
+    def __init__(self, status: int, problem: Json, *, replayed: bool = False) -> None:
+        """`replayed`: this is the answer that an earlier request with the same Idempotency-Key got."""
+        super().__init__(str(problem.get("detail") or problem.get("title") or f"status {status}"))
+        self.status = status
+        self.problem = problem
+        self.replayed = replayed
+
+    @property
+    def code(self) -> str:
+        return str(self.problem.get("code", f"http_{self.status}"))
+
+
+class ServiceClient:
+    """A blocking client of one service. Use as a context manager."""
+
+    def __init__(
+        self, url: str, timeout: float = 120.0, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        """`transport` stands for the network in tests."""
+        self.url = url.rstrip("/")
+        limits = httpx.Timeout(timeout, connect=5.0)
+        self._http = httpx.Client(base_url=self.url, timeout=limits, transport=transport)
+        self._reached = False
+
+    def __enter__(self) -> ServiceClient:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._http.close()
+
+    def get(self, path: str, **parameters: Any) -> Json:
+        """GET; parameters that are None are left out."""
+        return _decode(self._request("GET", path, parameters, None, {}, repeatable=True))
+
+    def transaction(
+        self,
+        body: Json,
+        *,
+        key: str | None = None,
+        dry_run: bool = False,
+        delta: bool = False,
+        patience: float = 600.0,
+    ) -> Json:
+        """Post a transaction and wait for its epoch, also where the service answers 202 first.
+
+        Raises:
+            Refused: the transaction was refused; nothing of it was applied.
+            Unreachable: no service, or no outcome within `patience` seconds (it is in the log all the same).
+        """
+        return self.change("/v1/transactions", body, key=key, dry_run=dry_run, delta=delta, patience=patience)
+
+    def change(
+        self,
+        path: str,
+        body: Json,
+        *,
+        key: str | None = None,
+        dry_run: bool = False,
+        delta: bool = False,
+        patience: float = 600.0,
+    ) -> Json:
+        """The same, for a body in the form that `path` takes. `replayed`: the key had been used before."""
+        parameters = {"dry_run": "true" if dry_run else None, "return": "delta" if delta else None}
+        headers = {} if key is None else {"idempotency-key": key}
+        response = self._request("POST", path, parameters, body, headers, repeatable=key is not None)
+        outcome = self._settled(_decode(response), patience)
+        return {**outcome, "replayed": _REPLAYED in response.headers}
+
+    def _settled(self, answer: Json, patience: float) -> Json:
+        """Wait for the outcome behind a 202; other answers are outcomes already."""
+        where = answer.get("status_url")
+        if where is None or "epoch" in answer:
+            return answer
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            state = self.get(str(where))
+            if state.get("status") != "pending":
+                return _outcome(state)
+            time.sleep(0.2)
+        raise Unreachable(
+            f"transaction {answer.get('transaction')} is in the log, but no engine has applied it for "
+            f"{patience:.0f} s; is one running? ('zedlog status' tells; 'zedlog engine' starts one)"
+        )
+
+    def query(self, goal: str, *, page: int, limit: int | None = None) -> Iterator[Json]:
+        """Answers of one goal, page by page, at most `limit` rows in all; there is always a first page."""
+        cursor: str | None = None
+        left = limit
+        while True:
+            body: Json = {"query": goal, "limit": page if left is None else min(page, left)}
+            if cursor is not None:
+                body["cursor"] = cursor
+            answer = _decode(self._request("POST", "/v1/query", {}, body, {}, repeatable=True))
+            yield answer
+            cursor = answer.get("cursor")
+            if left is not None:
+                left -= len(answer["tuples"])
+            if cursor is None or left == 0:
+                return
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, Any],
+        body: Json | None,
+        headers: Mapping[str, str],
+        *,
+        repeatable: bool,
+    ) -> httpx.Response:
+        """Send until an answer comes; a request that may be repeated, up to `ATTEMPTS` times."""
+        content = None if body is None else orjson.dumps(body)
+        sent = {"accept": "application/json", "content-type": "application/json", **headers}
+        given = {name: value for name, value in parameters.items() if value is not None}
+        attempts = ATTEMPTS if repeatable else 1
+        for attempt in range(1, attempts + 1):
+            try:
+                response = self._http.request(method, path, params=given, headers=sent, content=content)
+            except httpx.InvalidURL as error:
+                raise Unreachable(f"{self.url} is not a URL: {error}") from error
+            except httpx.TransportError as error:
+                # Refused before anything else answered: it is not running, say so at once. Later it is a
+                # service that restarts.
+                if attempt == attempts or (isinstance(error, httpx.ConnectError) and not self._reached):
+                    raise self._unreachable(error) from error
+            else:
+                self._reached = True
+                if response.status_code != 503 or attempt == attempts:
+                    return _checked(response)
+            time.sleep(PAUSE_SECONDS)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _unreachable(self, error: httpx.TransportError) -> Unreachable:
+        if isinstance(error, httpx.UnsupportedProtocol):
+            return Unreachable(f"{self.url} is not an http:// or https:// URL")
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+            return Unreachable(
+                f"no Zedlog service answers at {self.url} ({error}).\n"
+                "Start one with 'zedlog serve', or name another with --url or ZEDLOG_URL."
+            )
+        return Unreachable(f"the connection to {self.url} was lost: {error or type(error).__name__}")
+
+
+def _checked(response: httpx.Response) -> httpx.Response:
+    if response.is_success:
+        return response
+    try:
+        problem = orjson.loads(response.content)
+    except orjson.JSONDecodeError:
+        problem = None
+    if not isinstance(problem, dict):
+        problem = {"title": f"{response.status_code} {response.reason_phrase}", "detail": response.text[:500]}
+    raise Refused(response.status_code, problem, replayed=_REPLAYED in response.headers)
+
+
+def _decode(response: httpx.Response) -> Json:
+    if not response.content:
+        return {}
+    try:
+        answer = orjson.loads(response.content)
+    except orjson.JSONDecodeError as error:
+        raise Unreachable(f"{response.url} did not answer with JSON; is this a Zedlog service?") from error
+    return answer if isinstance(answer, dict) else {"items": answer}
+
+
+def _outcome(state: Json) -> Json:
+    """The outcome in the answer of `GET /v1/transactions/{id}`."""
+    problem = state.get("problem")
+    if isinstance(problem, dict):
+        raise Refused(int(problem.get("status", 422)), problem)
+    result = state.get("result")
+    return result if isinstance(result, dict) else state

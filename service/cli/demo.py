@@ -1,0 +1,95 @@
+"""`zedlog demo`: the service, live, over the dependency graph of this machine's Python packages.
+
+Starts the whole service on a data directory of its own that goes when the demo ends, tells the story
+(story.py) to it over REST, and leaves it running in the foreground for the reader to go on.
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+from rich.markup import escape
+
+from service.cli.client import ServiceClient
+from service.cli.output import counted, note, out, show
+from service.cli.packages import installed
+from service.cli.serve import DEFAULT_PORT, Settings, run
+from service.cli.story import Story
+
+
+def demo(
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Where to listen. Default: 8321, or a free port.")
+    ] = None,
+    path: Annotated[
+        list[Path] | None, typer.Option(help="Look at the packages in this site-packages folder instead.")
+    ] = None,
+    exit: Annotated[bool, typer.Option("--exit", help="End the service after the story.")] = False,
+) -> None:
+    """Show what Zedlog does, on real data: which installed Python packages are exposed to a vulnerable one?
+
+    Examples:
+
+    - `zedlog demo`
+    - `zedlog demo --exit`
+    - `zedlog demo --path /usr/lib/python3/dist-packages`
+    """
+    facts = installed([str(folder) for folder in path] if path else None)
+    if not facts.requires:
+        where = ", ".join(map(str, path)) if path else "this environment"
+        note(f"[yellow]No package in {escape(where)} requires another one: there is no graph to show.[/]")
+        raise typer.Exit(1)
+    out.print(
+        f"Read the metadata of {counted(len(facts.version), 'installed package')}: "
+        f"{counted(len(facts.requires), 'dependency', 'dependencies')}, with versions and licences."
+    )
+
+    def told(url: str) -> bool:
+        with ServiceClient(url) as client:
+            story = Story(client, facts)
+            story.tell()
+        if exit:
+            out.print("\n[dim]The service and its data go now. Without --exit they stay, for you to try.[/]")
+        else:
+            _say_what_next(url, story)
+        return not exit
+
+    with tempfile.TemporaryDirectory(prefix="zedlog-demo-") as folder:
+        run(Settings(port=_port(port), data_dir=Path(folder)), told)
+
+
+def _port(given: int | None) -> int:
+    """The port asked for; else the usual one if nothing listens there, else any."""
+    if given is not None:
+        return given
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", DEFAULT_PORT))
+        except OSError:
+            return 0
+    return DEFAULT_PORT
+
+
+def _say_what_next(url: str, story: Story) -> None:
+    option = "" if url.endswith(f":{DEFAULT_PORT}") else f" --url {url}"
+    goal = f"depends(p, {show(story.vulnerable)})"
+    body = orjson.dumps({"query": goal}).decode()
+    out.print("\n[bold]The service is still running. Try, in another terminal:[/]")
+    lines = [
+        f"zedlog query '{goal}'{option}",
+        f"zedlog epochs{option}",
+        f"zedlog rules list{option}",
+        f"curl -s {url}/v1/query -H 'content-type: application/json' -d '{body}'",
+        f"curl -s '{url}/v1/relations/exposed/facts?limit=5'",
+    ]
+    if story.cut is not None:
+        lines.insert(1, f"zedlog facts add 'requires({', '.join(map(show, story.cut))}).' --delta{option}")
+    for line in lines:
+        out.print(f"  {escape(line)}")
+    out.print(f"[dim]API: {url}/docs[/]   [bold]Ctrl-C stops it[/] (the demo's data goes with it).")

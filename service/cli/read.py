@@ -1,0 +1,174 @@
+"""`zedlog query | relations | epochs | status`: what the service knows, on the terminal or into a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import chain, islice
+from typing import Annotated, Any
+
+import typer
+
+from service.cli import options
+from service.cli.client import Json, Refused, ServiceClient, Unreachable
+from service.cli.options import Format, OutputFormat
+from service.cli.output import TABLE_ROWS, chosen, counted, milliseconds, note, out, write_rows
+
+# Rows fetched in one request.
+PAGE = 10_000
+
+
+def query(
+    goal: Annotated[
+        str, typer.Argument(help="One atom: constants bind, variables are the columns of the answer.")
+    ],
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many rows. Default: all.")] = None,
+    format: OutputFormat = None,
+    url: options.Url = options.URL,
+) -> None:
+    """Ask for the tuples of a relation.
+
+    Examples:
+
+    - `zedlog query 'tc(x, "b")'`
+    - `zedlog query 'tc("a", y)' --format csv > reached.csv`
+    - `zedlog query 'edge(x, x)'`
+    - `zedlog query 'tc("a", "c")'`: prints whether it holds
+    """
+    how = chosen(format)
+    # A table is held in memory and read by a person: fetch one row more than it shows, to know whether
+    # there are more.
+    shown = TABLE_ROWS + 1 if how is Format.TABLE and limit is None else limit
+    with ServiceClient(url) as client:
+        pages = client.query(goal, page=PAGE, limit=shown)
+        first = next(pages)
+        names = [column["name"] for column in first["columns"]]
+        if not names:
+            _print_holds(bool(first.get("holds", first["tuples"])), first, how)
+            return
+        rows = chain.from_iterable(page["tuples"] for page in chain([first], pages))
+        total = write_rows(names, _limited(rows, limit), how)
+    if how is Format.TABLE and total <= TABLE_ROWS:
+        # A longer table has said so itself.
+        note(f"[dim]{counted(total, 'row')} at epoch {first['epoch']}[/]")
+
+
+def _limited(rows: Iterator[Any], limit: int | None) -> Iterator[Any]:
+    return rows if limit is None else islice(rows, limit)
+
+
+def _print_holds(holds: bool, answer: Json, how: Format) -> None:
+    if how is Format.TABLE:
+        out.print(
+            f"[bold green]yes[/], at epoch {answer['epoch']}"
+            if holds
+            else f"[bold]no[/], at epoch {answer['epoch']}"
+        )
+    else:
+        write_rows(("holds",), [(holds,)], how)
+
+
+def relations(format: OutputFormat = None, url: options.Url = options.URL) -> None:
+    """List the relations: their columns, and how many tuples are asserted, derived, and there in all.
+
+    Examples:
+
+    - `zedlog relations`
+    """
+    with ServiceClient(url) as client:
+        answer = client.get("/v1/relations")
+    how = chosen(format)
+    rows = [
+        (
+            r["relation"],
+            _columns(r["columns"]),
+            r["counts"]["asserted"],
+            r["counts"]["derived"],
+            r["counts"]["all"],
+        )
+        for r in answer["relations"]
+    ]
+    if how is Format.TABLE and not rows:
+        note("There are no relations yet; 'zedlog load' and 'zedlog rules add' make some.")
+        return
+    write_rows(
+        ("relation", "columns", "asserted", "derived", "all"), rows, how, title=f"epoch {answer['epoch']}"
+    )
+
+
+def _columns(columns: list[Json]) -> str:
+    return ", ".join(f"{c['name']}: {c['type'] or '?'}" for c in columns)
+
+
+def epochs(
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many, newest first.")] = 20,
+    format: OutputFormat = None,
+    url: options.Url = options.URL,
+) -> None:
+    """List the last epochs: when, what changed, how long it took, and why so.
+
+    Examples:
+
+    - `zedlog epochs --limit 5`
+    - `zedlog epochs --format ndjson`
+    """
+    with ServiceClient(url) as client:
+        answer = client.get("/v1/epochs", limit=limit)
+    how = chosen(format)
+    if how is Format.TABLE:
+        rows = [_epoch_row(epoch) for epoch in answer["epochs"]]
+        write_rows(("epoch", "when", "changes", "engine", "strategy", "derivations"), rows, how)
+    else:
+        flat = [(e.get("epoch"), e.get("time"), e.get("changes"), *_cost(e)) for e in answer["epochs"]]
+        write_rows(("epoch", "time", "changes", "elapsed_ms", "strategy", "derivations"), flat, how)
+
+
+def _cost(epoch: Json) -> tuple[Any, Any, Any]:
+    return epoch.get("elapsed_ms"), epoch.get("strategy"), epoch.get("derivations")
+
+
+def _epoch_row(epoch: Json) -> tuple[str, ...]:
+    elapsed, strategy, derivations = _cost(epoch)
+    when = datetime.fromtimestamp(float(epoch.get("time", 0))).strftime("%m-%d %H:%M:%S")
+    changes = ", ".join(
+        f"{relation} {plain_counts(change)}" for relation, change in sorted(epoch.get("changes", {}).items())
+    )
+    return (
+        str(epoch.get("epoch")),
+        when,
+        changes or "none",
+        milliseconds(elapsed),
+        str(strategy),
+        f"{derivations:,}",
+    )
+
+
+def plain_counts(change: Json) -> str:
+    """`+3 -1` without colour."""
+    parts = [f"+{change['inserted']:,}"] if change["inserted"] else []
+    parts += [f"-{change['deleted']:,}"] if change["deleted"] else []
+    return " ".join(parts)
+
+
+def status(url: options.Url = options.URL) -> None:
+    """Say whether the service, its storage and its engine are well. Exit status 1 when they are not.
+
+    Examples:
+
+    - `zedlog status`
+    """
+    with ServiceClient(url) as client:
+        try:
+            ready = client.get("/readyz")
+        except Refused as refusal:
+            out.print(f"[bold yellow]not ready[/]: {refusal}")
+            raise typer.Exit(1) from refusal
+        try:
+            known = client.get("/v1/relations")["relations"]
+        except Refused as refusal:
+            raise Unreachable(str(refusal)) from refusal
+    tuples = sum(r["counts"]["all"] for r in known)
+    out.print(f"[bold green]ready[/]: {client.url}")
+    out.print(f"  database   {ready['database']}")
+    out.print(f"  engine     {ready['engine']}, epoch {ready['epoch']}, {ready['lag']} waiting")
+    out.print(f"  relations  {len(known)} with {counted(tuples, 'tuple')}")

@@ -1,0 +1,295 @@
+"""`zedlog serve`: the whole service from one command; `zedlog engine`: the engine process alone.
+
+`run` starts, in this order, the embedded server (unless a Redis is named), the engine process and the HTTP
+service, and keeps them running until a signal comes. The listening socket is opened here, before anything
+else: an address that is taken is found at once, and requests that come while the service is being started
+again wait in its queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import httpx
+import typer
+from rich.markup import escape
+
+from engine.errors import ZedlogError
+from service.cli.output import fail, note, out
+from service.cli.supervisor import Part, PartFailed, Supervisor
+
+DEFAULT_PORT = 8321
+# At the start, a log that has grown beyond this is put aside (one old one is kept).
+LOG_BYTES = 10 * 1024 * 1024
+# An engine that takes longer to get ready than this is rebuilding a database: say so.
+PATIENCE_SECONDS = 3.0
+
+Told = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What to run, and where. Port 0 is any free one. Without `redis_url` there is an embedded server."""
+
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    database: str = "default"
+    redis_url: str | None = None
+    engine: bool = True
+
+    @property
+    def log(self) -> Path:
+        return self.data_dir / "zedlog.log"
+
+
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ZEDLOG_REDIS_URL", help="Use this Redis (redis://host:port/0) and not an embedded server."
+    ),
+]
+Database = Annotated[
+    str, typer.Option(envvar="ZEDLOG_DATABASE", help="The database's name; one Redis may hold several.")
+]
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port to listen on; 0 is any free one.")
+    ] = DEFAULT_PORT,
+    data_dir: Annotated[
+        Path, typer.Option(envvar="ZEDLOG_DATA_DIR", help="Where the data and the log file live.")
+    ] = Path(".zedlog"),
+    database: Database = "default",
+    redis_url: RedisUrl = None,
+    no_engine: Annotated[
+        bool,
+        typer.Option("--no-engine", help="Only the HTTP service; an engine runs elsewhere, or not at all."),
+    ] = False,
+) -> None:
+    """Start the service and keep it running until Ctrl-C.
+
+    Examples:
+
+    - `zedlog serve`
+    - `zedlog serve --port 9000 --data-dir /var/lib/zedlog`
+    - `zedlog serve --redis-url redis://redis.example:6379/0`
+    - `zedlog serve --redis-url redis://redis.example:6379/0 --no-engine`: one more service
+    """
+    run(Settings(data_dir, host, port, database, redis_url, not no_engine))
+
+
+def engine(
+    redis_url: Annotated[
+        str, typer.Option(envvar="ZEDLOG_REDIS_URL", help="The Redis that holds the database.")
+    ] = "redis://127.0.0.1:6379/0",
+    database: Database = "default",
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Only say whether an engine serves the database (exit status 0 or 1)."),
+    ] = False,
+) -> None:
+    """Run the engine process alone: one for each database, beside any number of services.
+
+    Examples:
+
+    - `zedlog engine --redis-url redis://redis.example:6379/0`
+    - `zedlog engine --check`
+    """
+    if check:
+        state = asyncio.run(_engine_state(redis_url, database))
+        out.print(escape(state))
+        raise typer.Exit(0 if state.startswith("running") else 1)
+    # It becomes the engine process: signals and exit status are the engine's own.
+    command = _engine_command(redis_url, database)
+    os.execv(command[0], command)
+
+
+def run(settings: Settings, told: Told | None = None) -> None:
+    """Start everything, and return when it has been stopped.
+
+    `told(url)` is called in a thread of its own when the service is ready; the service is stopped when it
+    returns False. What it raises is raised here.
+
+    Raises:
+        PartFailed: a process keeps ending, or the address is taken.
+        ServerStartError: the embedded server does not start.
+    """
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PartFailed(
+            f"the data directory {settings.data_dir} cannot be used: {error.strerror}"
+        ) from error
+    with ExitStack() as stack:
+        listener = stack.enter_context(_listening(settings.host, settings.port))
+        url = _url(listener, settings.host)
+        redis_url = settings.redis_url
+        if redis_url is None:
+            # Imported here, for it takes half a second, and every command imports this module.
+            from engine.storage.embedded import EmbeddedServer
+
+            redis_url = stack.enter_context(EmbeddedServer(settings.data_dir, on_restart=_say)).url
+        _rotate(settings.log)
+        supervisor = Supervisor(_parts(settings, redis_url, listener, url), settings.log, _say)
+        supervisor.install_signals()
+        try:
+            supervisor.start(_readiness(url, settings))
+            if not supervisor.stopping:
+                _announce(settings, url, try_out=told is None)
+                _watch(supervisor, url, told)
+        finally:
+            if told is None:
+                note("[dim]stopping[/]")
+            supervisor.stop()
+
+
+def _watch(supervisor: Supervisor, url: str, told: Told | None) -> None:
+    """Keep everything running; beside it, in a thread, `told`."""
+    failure: list[BaseException] = []
+
+    def work(call: Told) -> None:
+        try:
+            if not call(url):
+                supervisor.request_stop()
+        # Whatever it is, it is raised again below, in the main thread; but what the service's own end causes is
+        # no failure.
+        except BaseException as error:
+            if not supervisor.stopping:
+                failure.append(error)
+            supervisor.request_stop()
+
+    if told is not None:
+        threading.Thread(target=work, args=(told,), daemon=True).start()
+    supervisor.watch()
+    if failure:
+        raise failure[0]
+
+
+def _parts(settings: Settings, redis_url: str, listener: socket.socket, url: str) -> list[Part]:
+    environment = {"ZEDLOG_REDIS_URL": redis_url, "ZEDLOG_DATABASE": settings.database}
+    command = [sys.executable, "-m", "service.cli.worker", "--fd", str(listener.fileno())]
+    service = Part(
+        "service", command, environment, [listener.fileno()], ready=lambda: _answers(f"{url}/healthz")
+    )
+    if not settings.engine:
+        return [service]
+    # Readers can do without an engine for a while, so its end is not the end of everything.
+    return [
+        Part("engine", _engine_command(redis_url, settings.database), environment, essential=False),
+        service,
+    ]
+
+
+def _engine_command(redis_url: str, database: str) -> list[str]:
+    return [sys.executable, "-m", "engine.process", "--redis-url", redis_url, "--database", database]
+
+
+def _readiness(url: str, settings: Settings) -> Callable[[], bool]:
+    """Whether storage and engine are there; tells the user once if that takes long."""
+    started = time.monotonic()
+    noted = False
+
+    def ready() -> bool:
+        nonlocal noted
+        if not settings.engine or _answers(f"{url}/readyz"):
+            return True
+        if not noted and time.monotonic() - started > PATIENCE_SECONDS:
+            noted = True
+            note(
+                "[dim]the engine is getting ready (it loads its kernels, and rebuilds a large database) ...[/]"
+            )
+        time.sleep(0.2)
+        return False
+
+    return ready
+
+
+def _answers(url: str) -> bool:
+    try:
+        # No proxy of the environment may stand between us and our own child.
+        return httpx.get(url, timeout=2.0, trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(address, family=family, backlog=1024)
+    except OSError as error:
+        raise PartFailed(
+            f"cannot listen on {host}:{port}: {error.strerror or error}. "
+            "Is a Zedlog running there already? --port 0 takes any free port."
+        ) from error
+    with listener:
+        yield listener
+
+
+def _url(listener: socket.socket, host: str) -> str:
+    """Where this machine reaches the service."""
+    port = listener.getsockname()[1]
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{reachable}:{port}"
+
+
+def _rotate(log: Path) -> None:
+    if log.exists() and log.stat().st_size > LOG_BYTES:
+        log.replace(log.with_suffix(".log.1"))
+
+
+def _say(text: str) -> None:
+    note(f"[yellow]{escape(text)}[/]")
+
+
+def _announce(settings: Settings, url: str, *, try_out: bool) -> None:
+    place = settings.redis_url or f"{settings.data_dir.absolute()} (embedded server)"
+    out.print(f"[bold green]Zedlog is ready[/] on [bold]{url}[/] (API: {url}/docs)")
+    out.print(f"  database  {escape(settings.database)} in {escape(place)}")
+    out.print(f"  log file  {escape(str(settings.log.absolute()))}")
+    if not settings.engine:
+        out.print("  no engine was started here: 'zedlog status' says whether one runs elsewhere")
+    if try_out:
+        _say_what_to_try(url)
+
+
+def _say_what_to_try(url: str) -> None:
+    option = "" if url == f"http://127.0.0.1:{DEFAULT_PORT}" else f" --url {url}"
+    out.print("  try       in another terminal:")
+    for line in (
+        f"zedlog rules add 'tc(x, y) :- edge(x, y).' 'tc(x, z) :- tc(x, y), edge(y, z).'{option}",
+        f'zedlog facts add \'edge("a", "b"). edge("b", "c").\' --delta{option}',
+        f"zedlog query 'tc(\"a\", x)'{option}",
+    ):
+        out.print(f"            {escape(line)}")
+    out.print("[dim]Ctrl-C stops it.[/]")
+
+
+async def _engine_state(redis_url: str, database: str) -> str:
+    from engine.storage.client import DatabaseClient
+
+    client = DatabaseClient.connect(redis_url, database)
+    try:
+        status = await client.status()
+    except ZedlogError as error:
+        fail(str(error))
+        return "unknown"
+    finally:
+        await client.close()
+    state = status.state if status.running else f"not running ({status.state})"
+    return f"{state}, epoch {status.epoch}, {status.lag} waiting" + (
+        f": {status.error}" if status.error else ""
+    )

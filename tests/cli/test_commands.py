@@ -1,0 +1,232 @@
+"""Every command against a running system, as a user types it; what it prints and its exit status."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from service.cli.main import run
+from tests.live import LiveSystem
+
+
+@dataclass
+class Done:
+    status: int
+    out: str
+    err: str
+
+
+Zedlog = Callable[..., Done]
+
+
+@pytest.fixture
+def zedlog(live: LiveSystem, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Zedlog:
+    monkeypatch.setenv("ZEDLOG_URL", live.url)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def call(*arguments: str) -> Done:
+        status = run(arguments)
+        seen = capsys.readouterr()
+        return Done(status, seen.out, seen.err)
+
+    return call
+
+
+def test_rules_facts_and_a_query(zedlog: Zedlog) -> None:
+    rules = ("a_tc(x, y) :- a_edge(x, y).", "a_tc(x, z) :- a_tc(x, y), a_edge(y, z).")
+    assert zedlog("rules", "add", *rules).status == 0
+    added = zedlog("facts", "add", 'a_edge("a", "b"). a_edge("b", "c").', "--delta")
+    assert added.status == 0
+    assert "a_edge +2" in added.out
+    assert "a_tc +3" in added.out
+    assert '+ a_tc("a", "c")' in added.out
+    assert zedlog("query", 'a_tc("a", x)').out == "x\nb\nc\n"
+    assert zedlog("query", "a_tc(x, y)", "--limit", "1", "--format", "ndjson").out.count("\n") == 1
+    gone = zedlog("facts", "retract", 'a_edge("b", "c").', "--delta")
+    assert "a_tc -2" in gone.out
+    assert zedlog("query", 'a_tc("a", x)').out == "x\nb\n"
+
+
+def test_a_goal_without_variables_holds_or_not(zedlog: Zedlog) -> None:
+    zedlog("facts", "add", "b_n(1).")
+    assert zedlog("query", "b_n(1)").out == "holds\ntrue\n"
+    assert zedlog("query", "b_n(2)", "--format", "json").out == '[\n {"holds":false}\n]\n'
+    assert "yes, at epoch" in zedlog("query", "b_n(1)", "--format", "table").out
+
+
+def test_rules_are_listed_and_removed_by_text_or_id(zedlog: Zedlog) -> None:
+    zedlog("rules", "add", "c_p(x) :- c_q(x).", "c_r(x) :- c_q(x).")
+    listed = json.loads(zedlog("rules", "list", "--format", "json").out)
+    ids = {rule["rule"]: rule["id"] for rule in listed}
+    assert ids.keys() >= {"c_p(x) :- c_q(x).", "c_r(x) :- c_q(x)."}
+    # Another name of the variable is the same rule.
+    assert zedlog("rules", "remove", "c_p(other) :- c_q(other).").status == 0
+    assert zedlog("rules", "remove", ids["c_r(x) :- c_q(x)."]).status == 0
+    left = {rule["rule"] for rule in json.loads(zedlog("rules", "list", "--format", "json").out)}
+    assert not left & ids.keys() & {"c_p(x) :- c_q(x).", "c_r(x) :- c_q(x)."}
+    unknown = zedlog("rules", "remove", "r000000000000")
+    assert (unknown.status, "there is no rule 'r000000000000'" in unknown.err) == (1, True)
+
+
+def test_program_text_comes_from_files_and_standard_input(
+    zedlog: Zedlog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program.dl"
+    program.write_text(".decl d_q(name: symbol)\nd_p(x) :- d_q(x).\n")
+    assert zedlog("rules", "add", f"@{program}").status == 0
+    monkeypatch.setattr(sys, "stdin", io.StringIO('d_q("from stdin").'))
+    assert zedlog("facts", "add", "-f", "-").status == 0
+    assert zedlog("query", "d_p(x)").out == "x\nfrom stdin\n"
+    missing = zedlog("rules", "add", "-f", str(tmp_path / "none"))
+    assert (missing.status, "No such file" in missing.err) == (1, True)
+    assert zedlog("rules", "add").status == 2
+
+
+def test_a_dry_run_changes_nothing(zedlog: Zedlog) -> None:
+    tried = zedlog("facts", "add", "e_n(1).", "--dry-run")
+    assert tried.out.startswith("dry run: this would be epoch")
+    assert "e_n: +1" in tried.out
+    assert zedlog("query", "e_n(x)").status == 1
+
+
+def test_errors_show_line_and_caret(zedlog: Zedlog) -> None:
+    wrong = zedlog("rules", "add", "f_p(x) :- f_q(x).\nf_p(x, y :- f_q(x).")
+    assert wrong.status == 1
+    message, line, caret = wrong.err.splitlines()
+    assert message.startswith("error: expected")
+    assert message.endswith("(syntax_error)")
+    assert line == "  2 | f_p(x, y :- f_q(x)."
+    assert caret.index("^^") == line.index(":-")
+    assert wrong.out == ""
+    near = zedlog("query", "f_quarry(x)")
+    assert (near.status, "there is no relation 'f_quarry'" in near.err) == (1, True)
+
+
+def test_load_detects_types_and_counts(zedlog: Zedlog, tmp_path: Path) -> None:
+    file = tmp_path / "edges.csv"
+    file.write_text("from,to,cost\n" + "".join(f"n{i},n{i + 1},{i}\n" for i in range(250)))
+    loaded = zedlog("load", "g_edge", str(file), "--header", "--batch", "100")
+    assert loaded.status == 0
+    assert loaded.out.startswith("loaded 250 tuples into g_edge")
+    relations = zedlog("relations").out
+    assert 'g_edge,"from: symbol, to: symbol, cost: number",250,0,250' in relations
+    assert zedlog("query", 'g_edge("n7", x, c)').out == "x,c\nn8,7\n"
+
+
+def test_loading_twice_adds_once(zedlog: Zedlog, tmp_path: Path) -> None:
+    file = tmp_path / "edges.tsv"
+    file.write_text("".join(f"{i}\t{i + 1}\n" for i in range(25)))
+    arguments = ("load", "h_edge", str(file), "--header", "--batch", "10")
+    assert zedlog(*arguments).out.startswith("loaded 24 tuples")
+    second = zedlog(*arguments)
+    assert (second.status, second.out) == (0, "")
+    assert "went through before and changed nothing now" in second.err
+    # Weights of 1 everywhere: all go at once, and then there is nothing to retract.
+    assert zedlog(*arguments, "--weight", "-1").out.startswith("retracted 24 tuples")
+    assert zedlog("query", "h_edge(x, y)").out.count("\n") == 1
+    assert zedlog(*arguments, "--weight", "-1", "--again").status == 1
+
+
+def test_a_load_that_was_refused_goes_on_where_it_stopped(zedlog: Zedlog, tmp_path: Path) -> None:
+    """Retracting what is there only in part: the second batch is refused, until its facts are there."""
+    file = tmp_path / "numbers.csv"
+    file.write_text("".join(f"{i}\n" for i in range(20)))
+    zedlog("facts", "add", " ".join(f"i_n({i})." for i in range(10)))
+    arguments = ("load", "i_n", str(file), "--batch", "10", "--weight", "-1")
+    refused = zedlog(*arguments)
+    assert (refused.status, "(negative_weight)" in refused.err) == (1, True)
+    assert "1 batch of 10 tuples went through before" in refused.err
+    again = zedlog(*arguments)
+    assert (again.status, "(negative_weight)" in again.err) == (1, True)
+    zedlog("facts", "add", " ".join(f"i_n({i})." for i in range(10, 20)))
+    assert zedlog(*arguments).out.startswith("retracted 10 tuples")
+    # Nothing mentions the relation any more, so it is gone.
+    assert "i_n," not in zedlog("relations").out
+
+
+def test_a_bad_file_sends_nothing(zedlog: Zedlog, tmp_path: Path) -> None:
+    file = tmp_path / "bad.csv"
+    file.write_text("1,2\n" * 50 + "3\n")
+    bad = zedlog("load", "j_edge", str(file), "--batch", "10")
+    assert bad.status == 1
+    assert "line 51: the number of fields is 1, but 2 in the first line" in bad.err
+    assert zedlog("query", "j_edge(x, y)").status == 1
+    assert zedlog("load", "j_edge", str(tmp_path / "none.csv")).status == 1
+
+
+def test_load_options(zedlog: Zedlog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1 2 a\n3 4 b\n3 4 b\n")))
+    taken = ("--delimiter", "space", "--columns", "3,1", "--types", "symbol,float")
+    assert zedlog("load", "k_edge", "-", *taken).status == 0
+    assert zedlog("query", "k_edge(x, y)").out == "x,y\na,1.0\nb,3.0\n"
+    for wrong in (("--weight", "0"), ("--columns", "0"), ("--types", "text"), ("--delimiter", "ab")):
+        assert zedlog("load", "k_edge", "-", *wrong).status == 2
+    file = tmp_path / "set.csv"
+    file.write_text("b,3.0\nc,5.5\n")
+    assert zedlog("load", "k_edge", str(file), "--set").status == 0
+    # (b, 3.0) has had weight 2 before; as a set it has 1 and goes with one retraction.
+    assert zedlog("facts", "retract", 'k_edge("c", 5.5).').status == 0
+    assert zedlog("query", "k_edge(x, y)").out == "x,y\na,1.0\nb,3.0\n"
+
+
+def test_relations_epochs_and_status(zedlog: Zedlog) -> None:
+    zedlog("facts", "add", "l_n(1). l_n(2).")
+    newest = json.loads(zedlog("epochs", "--limit", "1", "--format", "json").out)[0]
+    assert newest["changes"] == {"l_n": {"inserted": 2, "deleted": 0}}
+    assert "l_n +2" in zedlog("epochs", "--format", "table").out
+    status = zedlog("status")
+    assert (status.status, status.out.startswith("ready: ")) == (0, True)
+    assert f"running, epoch {newest['epoch']}" in status.out
+
+
+def test_plan_needs_no_service(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZEDLOG_URL", "http://127.0.0.1:1")
+    program = tmp_path / "tc.dl"
+    program.write_text("tc(x, y) :- edge(x, y).\ntc(x, z) :- tc(x, y), edge(y, z).\n")
+    assert run(("plan", str(program), "--format", "json")) == 0
+    circuit = json.loads(capsys.readouterr().out)
+    assert [s["relations"] for s in circuit["strata"]] == [["edge"], ["tc"]]
+    indexes = {(i["relation"], tuple(i["columns"])) for i in circuit["indexes"]}
+    assert indexes == {("edge", (0,)), ("tc", (1,))}
+    assert run(("plan", str(program))) == 0
+    assert "stratum 1: tc (recursive)" in capsys.readouterr().out
+    assert run(("plan", str(program), "--format", "mermaid")) == 0
+    assert capsys.readouterr().out.startswith("flowchart")
+    program.write_text("p(x) :- !q(x).")
+    assert run(("plan", str(program))) == 1
+    assert "  p(x) :- !q(x)." in capsys.readouterr().err
+
+
+def test_no_service_says_how_to_start_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZEDLOG_URL", "http://127.0.0.1:1")
+    for command in (["query", "p(x)"], ["status"], ["rules", "list"], ["load", "r", __file__]):
+        assert run(command) == 1
+        assert "Start one with 'zedlog serve'" in capsys.readouterr().err
+
+
+def test_every_command_teaches_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = [["demo"], ["serve"], ["engine"], ["status"], ["load"], ["query"], ["relations"], ["epochs"]]
+    commands += [["plan"], ["facts", "add"], ["facts", "retract"]]
+    commands += [["rules", "add"], ["rules", "remove"], ["rules", "list"]]
+    for command in commands:
+        assert run([*command, "--help"]) == 0
+        # Not only in the usage line, but as a line of its own.
+        lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+        assert any(line.startswith(f"• zedlog {' '.join(command)}") for line in lines)
+
+
+def test_wrong_usage_is_status_two(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["query"]) == 2
+    assert run(["no-such-command"]) == 2
+    assert run(["query", "p(x)", "--format", "xml"]) == 2
+    assert "no-such-command" in capsys.readouterr().err

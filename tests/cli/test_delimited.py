@@ -1,0 +1,145 @@
+"""Delimited files: what is detected, what is kept, and what is refused with its line."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+
+import pytest
+
+from engine.language.schema import ColumnType
+from service.cli.delimited import BadFile, Layout, delimiter_named, first_line, guess_delimiter, rows, survey
+
+SYMBOL, NUMBER, FLOAT, BOOL = ColumnType.SYMBOL, ColumnType.NUMBER, ColumnType.FLOAT, ColumnType.BOOL
+
+
+def read(
+    text: str | bytes, layout: Layout, types: tuple[ColumnType, ...] | None = None
+) -> list[tuple[object, ...]]:
+    file = io.BytesIO(text.encode() if isinstance(text, str) else text)
+    return list(rows(file, layout, survey(file, layout, types).types))
+
+
+COMMA, TAB, SPACE = Layout(","), Layout("\t"), Layout(" ")
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1", "-2", "0"], NUMBER),
+        (["9223372036854775807", "-9223372036854775808"], NUMBER),
+        # One more than 64 bits hold: every value is still a number of some kind, but only as a float.
+        (["9223372036854775808"], FLOAT),
+        (["1", "2.5"], FLOAT),
+        (["1e5"], FLOAT),
+        (["1e999"], SYMBOL),
+        (["007"], SYMBOL),
+        (["+1"], SYMBOL),
+        (["-0"], NUMBER),
+        (["1", "x"], SYMBOL),
+        (["true", "false"], BOOL),
+        (["true", "1"], SYMBOL),
+        (["True"], SYMBOL),
+        (["nan"], SYMBOL),
+        (["\u0661"], SYMBOL),
+        ([" 1"], SYMBOL),
+    ],
+)
+def test_type_is_what_every_row_agrees_to(values: list[str], kind: ColumnType) -> None:
+    text = "".join(f"{value}\tx\n" for value in values)
+    assert survey(io.BytesIO(text.encode()), TAB).types == (kind, SYMBOL)
+
+
+def test_values_have_their_types() -> None:
+    assert read("a,1,2.5,true\nb,-3,4,false\n", COMMA) == [("a", 1, 2.5, True), ("b", -3, 4.0, False)]
+
+
+def test_survey_knows_digest_rows_and_size() -> None:
+    data = b"a,1\n\nb,2\n"
+    found = survey(io.BytesIO(data), COMMA)
+    assert (found.rows, found.size, found.digest) == (2, len(data), hashlib.sha256(data).hexdigest())
+
+
+def test_header_names_the_columns_and_is_no_row() -> None:
+    layout = Layout(",", header=True)
+    file = io.BytesIO(b"from,to\n1,2\n")
+    found = survey(file, layout)
+    assert (found.names, found.types, found.rows) == (("from", "to"), (NUMBER, NUMBER), 1)
+    assert list(rows(file, layout, found.types)) == [(1, 2)]
+
+
+def test_columns_pick_and_reorder() -> None:
+    assert read("4 5 a\n6 7 b\n", Layout(" ", columns=(1, 0))) == [(5, 4), (7, 6)]
+
+
+def test_comma_files_quote_and_tab_files_do_not() -> None:
+    assert read('"a,b","say ""hi"""\n"two\nlines",x\n', COMMA) == [("a,b", 'say "hi"'), ("two\nlines", "x")]
+    assert read('"a\tb"\n', TAB) == [('"a', 'b"')]
+
+
+def test_windows_line_ends_and_byte_order_mark() -> None:
+    assert read(b"\xef\xbb\xbf1,2\r\n3,4\r\n", COMMA) == [(1, 2), (3, 4)]
+
+
+def test_last_line_without_end() -> None:
+    assert read("1,2\n3,4", COMMA) == [(1, 2), (3, 4)]
+
+
+def test_empty_file_has_no_rows() -> None:
+    found = survey(io.BytesIO(b""), COMMA)
+    assert (found.rows, found.types) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("data", "layout", "types", "message"),
+    [
+        (b"a,b\nc\n", COMMA, None, "line 2: the number of fields is 1, but 2 in the first line"),
+        (b"1,2\n3,x\n", COMMA, (NUMBER, NUMBER), "line 2: 'x' is no number"),
+        (b"1,2\n", COMMA, (NUMBER,), "line 1: 2 columns, but 1 types: number"),
+        (b"1,2\n", Layout(",", columns=(2,)), None, "line 1: there is no column 3, only 2"),
+        (b"a,b\nc,\xff\n", COMMA, None, "not UTF-8 text"),
+        (b'"a,b\n', COMMA, None, "unexpected end of data"),
+        (b"99999999999999999999\n", COMMA, (NUMBER,), "line 1: '99999999999999999999' is no number"),
+    ],
+)
+def test_bad_files_are_refused_with_their_line(
+    data: bytes, layout: Layout, types: tuple[ColumnType, ...] | None, message: str
+) -> None:
+    with pytest.raises(BadFile) as caught:
+        survey(io.BytesIO(data), layout, types)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "delimiter"),
+    [
+        ("edges.csv", "a;b", ","),
+        ("edges.tsv", "a,b", "\t"),
+        ("edge.facts", "a b", "\t"),
+        ("graph.txt", "1 2 a", " "),
+        ("graph.txt", "1\t2,3", "\t"),
+        ("-", "a;b c", ";"),
+        ("one", "a", ","),
+    ],
+)
+def test_delimiter_is_guessed(name: str, line: str, delimiter: str) -> None:
+    assert guess_delimiter(name, line) == delimiter
+
+
+def test_delimiters_have_names() -> None:
+    assert [delimiter_named(text) for text in ("tab", "\\t", "space", ",", "|")] == [
+        "\t",
+        "\t",
+        " ",
+        ",",
+        "|",
+    ]
+    for wrong in ("", "ab", "\n", '"'):
+        with pytest.raises(ValueError, match="one character"):
+            delimiter_named(wrong)
+
+
+def test_first_line_leaves_the_file_at_its_start() -> None:
+    file = io.BytesIO(b"\xef\xbb\xbfa,b\r\nc,d\n")
+    assert first_line(file) == "a,b"
+    assert file.read(3) == b"\xef\xbb\xbf"
