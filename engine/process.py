@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
 import threading
@@ -24,7 +25,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from engine.answers import answer
 from engine.errors import (
@@ -35,6 +39,7 @@ from engine.errors import (
     ZedlogError,
 )
 from engine.heartbeat import Heartbeat
+from engine.placement import Budget
 from engine.recovery import RecoveredState, read_state
 from engine.storage.connection import connect
 from engine.storage.keys import Keys
@@ -299,14 +304,27 @@ def run_engine(
             signal.signal(number, handler)
 
 
-def restore_reasoner(state: RecoveredState) -> Committer:
-    """The reasoner of the recovered state."""
+def restore_reasoner(state: RecoveredState, budget: Budget | None = None) -> Committer:
+    """The reasoner of the recovered state. `budget`: what one epoch may take, by default no limit."""
     # Here, because it loads the compiled kernels: who only asks for the options should not wait for that.
     from engine.reasoner import Reasoner
 
+    # The first epoch of a process loads the grammar and the rest of the code; no client should wait for that.
+    Reasoner().apply(facts={"ready": [(("",), 1)]}, rules=[("go(x) :- ready(x).", 1)])
     return Reasoner.restore(
-        state.symbols, state.facts, state.schemas, state.rules, state.declarations, state.epoch
+        state.symbols,
+        state.facts,
+        state.schemas,
+        state.rules,
+        state.declarations,
+        state.epoch,
+        budget=budget,
     )
+
+
+def default_memory_budget() -> int:
+    """Half of the machine's memory, in bytes: the rest is for what an epoch needs beside the tuples it keeps."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -322,7 +340,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             group_bytes=parsed.group_bytes,
             retention=Retention(parsed.retain_epochs, parsed.retain_seconds, parsed.retain_results),
         )
-        return run_engine(parsed.redis_url, parsed.database, options)
+        budget = Budget(memory=parsed.memory_budget, seconds=parsed.epoch_seconds)
+        factory = partial(restore_reasoner, budget=budget)
+        return run_engine(parsed.redis_url, parsed.database, options, factory)
     except InvalidRequestError as error:
         parser.error(error.message)
 
@@ -334,20 +354,36 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--redis-url", required=True, help="redis://HOST:PORT/N or unix:///PATH")
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
-    options: list[tuple[str, type, object, str]] = [
+    options: list[tuple[str, Callable[[str], object], object, str]] = [
         ("database", str, "default", "its name"),
         ("lease-seconds", float, engine.lease_seconds, "how long a silent engine keeps the database"),
         ("lease-wait", float, engine.lease_wait, "seconds after which to give up on another engine's lease"),
         ("group-transactions", int, engine.group_transactions, "most transactions of one epoch"),
         ("group-bytes", int, engine.group_bytes, "most bytes of transactions of one epoch"),
+        (
+            "memory-budget",
+            _bytes,
+            default_memory_budget(),
+            "bytes, or 4GiB: an epoch that needs more is refused",
+        ),
+        ("epoch-seconds", float, None, "an epoch that computes for longer is refused"),
         ("retain-epochs", int, kept.epochs, "epochs whose snapshot stays readable"),
         ("retain-seconds", float, kept.seconds, "a younger snapshot stays readable in any case"),
         ("retain-results", int, kept.results, "transactions whose outcome can be looked up"),
     ]
     for name, kind, default, what in options:
-        usual = "never" if default is None else "%(default)s"
+        usual = "no limit" if default is None else "%(default)s"
         parser.add_argument(f"--{name}", type=kind, default=default, help=f"{what} (default: {usual})")
     return parser
+
+
+def _bytes(text: str) -> int:
+    try:
+        return int(TypeAdapter(ByteSize).validate_python(text))
+    except ValidationError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no size; write 500MiB, 4GiB, or a number of bytes"
+        ) from None
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import numpy as np
 
 from engine.circuit.circuit import EMPTY, Circuit, Stratum
 from engine.epoch import RelationChange
+from engine.errors import BudgetExceededError
 from engine.placement import Budget, Codes, Executed, FactDelta
 from engine.resident.bound import BoundPlan, Encode, bind_rule
 from engine.resident.layout import NONE
@@ -71,6 +72,12 @@ class ResidentPlacement:
                 if len(change.present):
                     changes[name] = change
             return Executed(changes, self._meter.derivations, tuple(epoch.rebuilt))
+        except MemoryError:
+            self.rollback()
+            raise BudgetExceededError(
+                "the transaction needs more memory than the machine has; it was dropped whole",
+                budget="memory",
+            ) from None
         except BaseException:
             self.rollback()
             raise
@@ -296,6 +303,9 @@ class ResidentPlacement:
 
     def state(self) -> dict[str, Any]:
         return {name: state_of(self._relations[name]) for name in sorted(self._relations)}
+
+    def close(self) -> None:
+        """Nothing is held outside of this process."""
 
     def check_invariants(self) -> None:
         for relation in self._relations.values():

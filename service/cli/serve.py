@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Annotated
 
 import httpx
 import typer
+from pydantic import ByteSize, TypeAdapter, ValidationError
 from rich.markup import escape
 
 from engine.errors import ZedlogError
@@ -47,6 +48,7 @@ class Settings:
     database: str = "default"
     redis_url: str | None = None
     engine: bool = True
+    engine_options: tuple[str, ...] = ()
 
     @property
     def log(self) -> Path:
@@ -57,6 +59,21 @@ RedisUrl = Annotated[
     str | None,
     typer.Option(
         envvar="ZEDLOG_REDIS_URL", help="Use this Redis (redis://host:port/0) and not an embedded server."
+    ),
+]
+MemoryBudget = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ZEDLOG_MEMORY_BUDGET",
+        metavar="SIZE",
+        help="Refuse a transaction whose tuples would need more, for example 4GiB (default: half of the memory).",
+    ),
+]
+EpochSeconds = Annotated[
+    float | None,
+    typer.Option(
+        envvar="ZEDLOG_EPOCH_SECONDS",
+        help="Refuse a transaction that computes for longer (default: no limit).",
     ),
 ]
 Database = Annotated[
@@ -78,6 +95,8 @@ def serve(
         bool,
         typer.Option("--no-engine", help="Only the HTTP service; an engine runs elsewhere, or not at all."),
     ] = False,
+    memory_budget: MemoryBudget = None,
+    epoch_seconds: EpochSeconds = None,
 ) -> None:
     """Start the service and keep it running until Ctrl-C.
 
@@ -88,7 +107,8 @@ def serve(
     - `zedlog serve --redis-url redis://redis.example:6379/0`
     - `zedlog serve --redis-url redis://redis.example:6379/0 --no-engine`: one more service
     """
-    run(Settings(data_dir, host, port, database, redis_url, not no_engine))
+    options = _engine_options(memory_budget, epoch_seconds)
+    run(Settings(data_dir, host, port, database, redis_url, not no_engine, options))
 
 
 def engine(
@@ -96,6 +116,8 @@ def engine(
         str, typer.Option(envvar="ZEDLOG_REDIS_URL", help="The Redis that holds the database.")
     ] = "redis://127.0.0.1:6379/0",
     database: Database = "default",
+    memory_budget: MemoryBudget = None,
+    epoch_seconds: EpochSeconds = None,
     check: Annotated[
         bool,
         typer.Option("--check", help="Only say whether an engine serves the database (exit status 0 or 1)."),
@@ -113,7 +135,7 @@ def engine(
         out.print(escape(state))
         raise typer.Exit(0 if state.startswith("running") else 1)
     # It becomes the engine process: signals and exit status are the engine's own.
-    command = _engine_command(redis_url, database)
+    command = _engine_command(redis_url, database, _engine_options(memory_budget, epoch_seconds))
     os.execv(command[0], command)
 
 
@@ -188,13 +210,41 @@ def _parts(settings: Settings, redis_url: str, listener: socket.socket, url: str
         return [service]
     # Readers can do without an engine for a while, so its end is not the end of everything.
     return [
-        Part("engine", _engine_command(redis_url, settings.database), environment, essential=False),
+        Part(
+            "engine",
+            _engine_command(redis_url, settings.database, settings.engine_options),
+            environment,
+            essential=False,
+        ),
         service,
     ]
 
 
-def _engine_command(redis_url: str, database: str) -> list[str]:
-    return [sys.executable, "-m", "engine.process", "--redis-url", redis_url, "--database", database]
+def _engine_command(redis_url: str, database: str, options: Sequence[str]) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "engine.process",
+        "--redis-url",
+        redis_url,
+        "--database",
+        database,
+        *options,
+    ]
+
+
+def _engine_options(memory_budget: str | None, epoch_seconds: float | None) -> tuple[str, ...]:
+    """The budgets as options of the engine process; a size that is none is refused here."""
+    options: list[str] = []
+    if memory_budget is not None:
+        try:
+            size = int(TypeAdapter(ByteSize).validate_python(memory_budget))
+        except ValidationError:
+            raise typer.BadParameter(f"{memory_budget!r} is no size; write 500MiB or 4GiB") from None
+        options += ["--memory-budget", str(size)]
+    if epoch_seconds is not None:
+        options += ["--epoch-seconds", str(epoch_seconds)]
+    return tuple(options)
 
 
 def _readiness(url: str, settings: Settings) -> Callable[[], bool]:
