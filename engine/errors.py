@@ -198,7 +198,7 @@ class BudgetExceededError(ZedlogError):
 
 
 class StorageUnavailableError(ZedlogError):
-    """The Redis server cannot be reached; nothing was written."""
+    """The Redis server cannot be reached. A write may be sent again with the same Idempotency-Key."""
 
     code = "storage_unavailable"
 
@@ -207,6 +207,12 @@ class EngineUnavailableError(ZedlogError):
     """No engine process serves this database now; the log keeps what was acknowledged."""
 
     code = "engine_unavailable"
+
+
+class SparkUnavailableError(ZedlogError):
+    """Spark cannot be started or reached, or could not run a query; nothing changed. The message says what to do."""
+
+    code = "spark_unavailable"
 
 
 class EngineLeaseError(ZedlogError):

@@ -122,8 +122,14 @@ def check_weight(weight: object, where: str) -> int:
     return weight
 
 
+def _check_object(entry: object, where: str) -> None:
+    if not isinstance(entry, Mapping):
+        raise InvalidRequestError(f"{where} must be an object, not {entry!r}")
+
+
 def _fact_change(entry: Mapping[str, Any], position: int) -> FactChange:
     where = f"facts[{position}]"
+    _check_object(entry, where)
     relation, tuples = entry.get("relation"), entry.get("tuples")
     if not isinstance(relation, str) or not relation:
         raise InvalidRequestError(f"{where}: 'relation' must be a name")
@@ -146,6 +152,7 @@ def _fact_change(entry: Mapping[str, Any], position: int) -> FactChange:
 
 def _rule_change(entry: Mapping[str, Any], position: int) -> RuleChange:
     where = f"rules[{position}]"
+    _check_object(entry, where)
     rule = entry.get("rule")
     if not isinstance(rule, str):
         raise InvalidRequestError(f"{where}: 'rule' must be the rule's text")

@@ -1,0 +1,48 @@
+"""The HTTP service: `create_app` puts settings, storage client, calls and errors together.
+
+In: settings. Out: an ASGI app. Always: the app holds no state of the database, so any number of them may
+serve one database; it starts, and stays up, whether or not Redis and the engine are there.
+
+    uvicorn --factory service.app:create_app
+
+There is one middleware, for metrics. Bodies are limited where they are read, so no request pays for a limit
+that it does not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from engine.storage.client import DatabaseClient
+from service import problems
+from service.context import Service
+from service.metrics import Metrics, MetricsMiddleware
+from service.openapi import describe
+from service.projection import ProjectionCache
+from service.routes import insight, query, relations, rules, transactions
+from service.settings import Settings
+
+
+def create_app(settings: Settings | None = None, client: DatabaseClient | None = None) -> FastAPI:
+    """An app for one database. `client` is for tests and for embedding; it is made from the settings
+    otherwise."""
+    settings = settings or Settings()
+    client = client or DatabaseClient.connect(settings.redis_url, settings.database)
+    service = Service(settings, client, Metrics(), ProjectionCache(settings.query_cache_rows))
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await service.client.close()
+
+    app = FastAPI(title="Zedlog", lifespan=lifespan, redirect_slashes=False, redoc_url=None)
+    app.state.service = service
+    app.add_middleware(MetricsMiddleware, metrics=service.metrics)
+    problems.install(app)
+    for module in (transactions, rules, relations, query, insight):
+        app.include_router(module.router)
+    describe(app)
+    return app

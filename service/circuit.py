@@ -1,0 +1,28 @@
+"""The circuit of an epoch's rules, for people and programs to look at.
+
+The service compiles it from the snapshot: a circuit depends on the rules only, so it is the one that the
+engine runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.circuit.circuit import Circuit, compile_circuit
+from engine.circuit.describe import to_json, to_mermaid
+from engine.language.parser import parse_rules
+from engine.storage.snapshot import Snapshot
+
+
+def circuit_of(snapshot: Snapshot) -> Circuit:
+    """The circuit of the snapshot's rules over its relations."""
+    rules = [rule for info in snapshot.rules for rule in parse_rules(info.canonical)]
+    return compile_circuit(rules, {name: schema.arity for name, schema in snapshot.schemas.items()})
+
+
+def circuit_json(snapshot: Snapshot) -> dict[str, Any]:
+    return to_json(circuit_of(snapshot))
+
+
+def circuit_mermaid(snapshot: Snapshot) -> str:
+    return to_mermaid(circuit_of(snapshot))

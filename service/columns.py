@@ -1,0 +1,90 @@
+"""Bound columns in a URL: `?x=a&n=3` or `?where.x=a`, by the columns' types.
+
+A column that is called like one of the call's own parameters (`limit`, `cursor`, ...) is reached by
+`where.limit`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+from engine.errors import InvalidValueError, UnknownColumnError
+from engine.language.schema import Column, ColumnType, Schema
+from engine.transaction import Value
+from service.problems import InvalidParameterError, did_you_mean, near
+
+PREFIX = "where."
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+
+
+def bound_columns(
+    schema: Schema, parameters: Iterable[tuple[str, str]], own: frozenset[str]
+) -> dict[int, Value]:
+    """Column index -> value, of the query's parameters that are not the call's `own`.
+
+    Raises:
+        UnknownColumnError: with the names of the columns there are.
+        InvalidValueError: the text is no value of the column's type.
+        InvalidParameterError: a column is bound twice.
+    """
+    bound: dict[int, Value] = {}
+    for name, text in parameters:
+        if name in own:
+            continue
+        position = _position(schema, name)
+        if position in bound:
+            raise InvalidParameterError(
+                f"column {schema.columns[position].name!r} is bound twice", column=name
+            )
+        bound[position] = parse_value(text, schema.columns[position], schema.relation)
+    return bound
+
+
+def _position(schema: Schema, name: str) -> int:
+    position = schema.position(name)
+    if position is None and name.startswith(PREFIX):
+        position = schema.position(name.removeprefix(PREFIX))
+    if position is None:
+        columns = [c.name for c in schema.columns]
+        raise UnknownColumnError(
+            f"{schema.relation} has no column {name!r}; it is {schema}.{did_you_mean(near(name, columns))}",
+            relation=schema.relation,
+            column=name,
+            columns=columns,
+        )
+    return position
+
+
+def parse_value(text: str, column: Column, relation: str) -> Value:
+    """The value that a URL's text means in a column; a symbol is the text as it stands, without quotes.
+
+    Raises:
+        InvalidValueError: it is none of the column's type.
+    """
+    match column.type:
+        case ColumnType.NUMBER:
+            if _INTEGER.fullmatch(text) and -(2**63) <= int(text) < 2**63:
+                return int(text)
+            expected = "a 64-bit integer"
+        case ColumnType.FLOAT:
+            try:
+                value = float(text)
+            except ValueError:
+                value = math.nan
+            if math.isfinite(value):
+                return value
+            expected = "a finite floating-point number"
+        case ColumnType.BOOL:
+            if text in ("true", "false"):
+                return text == "true"
+            expected = "true or false"
+        case _:
+            return text
+    raise InvalidValueError(
+        f"column {column.name} of {relation} is {column.type.value}: {text!r} is not {expected}",
+        relation=relation,
+        column=column.name,
+        expected=column.type.value,
+    )

@@ -1,0 +1,119 @@
+"""What the API's description says of each call besides its shapes: the errors it may answer, and bodies read
+by hand.
+
+The problem responses of a call are grouped by status, with an example for each code; so the description lists
+exactly the codes that a client of the call may have to handle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from engine.errors import (
+    ArityError,
+    BodyTooLargeError,
+    BudgetExceededError,
+    DeclarationError,
+    EngineUnavailableError,
+    EpochNotRetainedError,
+    IdempotencyConflictError,
+    InvalidRequestError,
+    InvalidTokenError,
+    InvalidValueError,
+    InvalidWeightError,
+    NegativeWeightError,
+    ProgramSyntaxError,
+    StorageUnavailableError,
+    TypeMismatchError,
+    UnknownTransactionError,
+    UnsafeRuleError,
+    UnsupportedFeatureError,
+    WeightOverflowError,
+    ZedlogError,
+)
+from service.models import Problem
+from service.problems import (
+    PROBLEM_JSON,
+    STATUS,
+    InternalError,
+    InvalidParameterError,
+    MalformedJsonError,
+    UnsupportedMediaTypeError,
+    document,
+)
+
+Responses = dict[int | str, dict[str, Any]]
+
+BODY_ERRORS = (
+    MalformedJsonError,
+    InvalidRequestError,
+    InvalidParameterError,
+    BodyTooLargeError,
+    UnsupportedMediaTypeError,
+)
+PROGRAM_ERRORS = (
+    ProgramSyntaxError,
+    ArityError,
+    TypeMismatchError,
+    UnsafeRuleError,
+    DeclarationError,
+    UnsupportedFeatureError,
+)
+STATE_ERRORS = (
+    NegativeWeightError,
+    WeightOverflowError,
+    BudgetExceededError,
+    IdempotencyConflictError,
+    UnknownTransactionError,
+)
+WRITE_ERRORS = (*BODY_ERRORS, InvalidValueError, InvalidWeightError, *PROGRAM_ERRORS, *STATE_ERRORS)
+
+READ_ERRORS = (InvalidParameterError, InvalidTokenError, EpochNotRetainedError, EngineUnavailableError)
+
+
+def problems(*errors: type[ZedlogError]) -> Responses:
+    """The problem responses for these errors, and for those that every call may answer."""
+    by_status: dict[int, list[type[ZedlogError]]] = {}
+    for error in dict.fromkeys((*errors, StorageUnavailableError, InternalError)):
+        by_status.setdefault(STATUS[error], []).append(error)
+    return {status: _response(status, found) for status, found in sorted(by_status.items())}
+
+
+def _response(status: int, errors: list[type[ZedlogError]]) -> dict[str, Any]:
+    examples = {e.code: {"summary": summary(e), "value": _example(e)} for e in errors}
+    response: dict[str, Any] = {
+        "model": Problem,
+        "description": "; ".join(f"`{e.code}`" for e in errors),
+        "content": {PROBLEM_JSON: {"examples": examples}},
+    }
+    if status == 503:
+        response["headers"] = {
+            "Retry-After": {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}
+        }
+    return response
+
+
+def summary(error: type[ZedlogError]) -> str:
+    """The first paragraph of a class's docstring."""
+    return " ".join((error.__doc__ or "").split("\n\n")[0].split())
+
+
+def _example(error: type[ZedlogError]) -> dict[str, Any]:
+    return document({"code": error.code, "message": summary(error)}, "/v1/...")
+
+
+def json_body(model: type[BaseModel], examples: Mapping[str, Any]) -> dict[str, Any]:
+    """`openapi_extra` of a call that reads its JSON body by hand."""
+    return body_of({"$ref": f"#/components/schemas/{model.__name__}"}, examples)
+
+
+def body_of(
+    schema: Mapping[str, Any], examples: Mapping[str, Any], others: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The same for any schema; `others` are further media types."""
+    shown = {name: {"value": value} for name, value in examples.items()}
+    content = {"application/json": {"schema": dict(schema), "examples": shown}, **(others or {})}
+    return {"requestBody": {"required": True, "content": content}}

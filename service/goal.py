@@ -1,0 +1,130 @@
+"""A query goal, checked against the schemas of one epoch, as a selection over one relation.
+
+In: goal text such as `tc(x, "b")` and a snapshot's schemas. Out: a `Selection`: which columns are bound to
+which values, which must be equal, and which are answered. Always: the answer of `p(x, "b", x, _)` is the set
+of distinct bindings of its named variables, in the order in which they are first written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from engine.errors import ArityError, TypeMismatchError, UnknownRelationError, UnsupportedFeatureError
+from engine.language.parser import parse_goal
+from engine.language.schema import Column, ColumnType, Schema
+from engine.language.syntax import Atom, Constant, Variable, Wildcard
+from engine.transaction import Tuple, Value
+from service.problems import did_you_mean, near
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """`answer[i]` is the relation's column that the i-th variable stands for; `equal` are pairs of columns
+    that hold the same variable; `drops` says whether some column is neither bound nor answered."""
+
+    relation: str
+    bound: dict[int, Value]
+    columns: tuple[Column, ...]
+    answer: tuple[int, ...]
+    equal: tuple[tuple[int, int], ...]
+    drops: bool
+
+    @property
+    def needs_projection(self) -> bool:
+        """Whether rows must be compared, with one another or within, before they can be answered."""
+        return bool(self.equal) or (self.drops and bool(self.answer))
+
+    def project(self, rows: Iterable[Tuple]) -> Iterable[Tuple]:
+        """The bindings of rows that have the bound values; the same binding may come more than once."""
+        for row in rows:
+            if all(row[a] == row[b] for a, b in self.equal):
+                yield tuple(row[i] for i in self.answer)
+
+
+def schema_of(schemas: Mapping[str, Schema], relation: str) -> Schema:
+    """The relation's schema.
+
+    Raises:
+        UnknownRelationError: with the nearest names there are.
+    """
+    schema = schemas.get(relation)
+    if schema is None:
+        names = near(relation, schemas)
+        raise UnknownRelationError(
+            f"there is no relation {relation!r}.{did_you_mean(names)}", relation=relation, near=names
+        )
+    return schema
+
+
+def select(text: str, schemas: Mapping[str, Schema]) -> Selection:
+    """The selection that a goal asks for.
+
+    Raises:
+        ProgramSyntaxError: the text is no atom.
+        UnknownRelationError, ArityError, TypeMismatchError: it does not fit the relations there are.
+        UnsupportedFeatureError: an argument is an expression.
+    """
+    atom = parse_goal(text)
+    schema = schema_of(schemas, atom.relation)
+    if len(atom.terms) != schema.arity:
+        raise ArityError(
+            f"{atom.relation} has {schema.arity} columns, {schema}, but the goal has {len(atom.terms)}",
+            text=text,
+            span=atom.span,
+            relation=atom.relation,
+            expected=schema.arity,
+            got=len(atom.terms),
+        )
+    return _selection(atom, schema, text)
+
+
+def _selection(atom: Atom, schema: Schema, text: str) -> Selection:
+    bound: dict[int, Value] = {}
+    first: dict[str, int] = {}
+    equal: list[tuple[int, int]] = []
+    drops = False
+    for position, (term, column) in enumerate(zip(atom.terms, schema.columns, strict=True)):
+        match term:
+            case Constant():
+                _check_type(term, column, position, atom.relation, text)
+                bound[position] = term.value
+            case Variable():
+                if term.name in first:
+                    equal.append((first[term.name], position))
+                else:
+                    first[term.name] = position
+            case Wildcard():
+                drops = True
+            case _:
+                raise UnsupportedFeatureError(
+                    "the arguments of a goal are constants, variables and _", text=text, span=term.span
+                )
+    for a, b in equal:
+        left, right = schema.columns[a], schema.columns[b]
+        if left.type is not None and right.type is not None and left.type != right.type:
+            raise TypeMismatchError(
+                f"one variable stands for column {a + 1} ({left.name}: {left.type.value}) and column {b + 1} "
+                f"({right.name}: {right.type.value}) of {atom.relation}, which can never be equal",
+                text=text,
+                span=atom.terms[b].span,
+                relation=atom.relation,
+            )
+    columns = tuple(Column(name, schema.columns[i].type) for name, i in first.items())
+    return Selection(atom.relation, bound, columns, tuple(first.values()), tuple(equal), drops)
+
+
+def _check_type(constant: Constant, column: Column, position: int, relation: str, text: str) -> None:
+    if column.type is None or constant.type == column.type:
+        return
+    hint = " (write 1.0, not 1, for a float)" if column.type is ColumnType.FLOAT else ""
+    raise TypeMismatchError(
+        f"column {position + 1} ({column.name}) of {relation} is {column.type.value}, "
+        f"but {constant.value!r} is {constant.type.value}{hint}",
+        text=text,
+        span=constant.span,
+        relation=relation,
+        column=column.name,
+        expected=column.type.value,
+        got=constant.type.value,
+    )

@@ -1,0 +1,80 @@
+"""Prometheus metrics of one app, and the ASGI middleware that counts its requests.
+
+The registry is the app's own, so that two apps in one process do not meet. Requests are labelled by the
+route's template, never by the path itself: the number of series stays bounded whatever clients ask for. The
+middleware is plain ASGI (no task, no copy of the body) and costs some microseconds a request.
+"""
+
+from __future__ import annotations
+
+import time
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class Metrics:
+    """The collectors, by what they count."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.requests = Counter(
+            "zedlog_http_requests",
+            "Requests answered.",
+            ["method", "route", "status"],
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "zedlog_http_request_seconds",
+            "Time from a request's first byte to the answer's last.",
+            ["method", "route"],
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.transactions = Counter(
+            "zedlog_transactions",
+            "Transactions answered here, by outcome (pending: answered 202).",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self.epoch = Gauge("zedlog_epoch", "The newest committed epoch.", registry=self.registry)
+        self.lag = Gauge(
+            "zedlog_log_lag", "Transactions in the log without an outcome.", registry=self.registry
+        )
+        self.engine_up = Gauge(
+            "zedlog_engine_up", "1 while an engine serves the database.", registry=self.registry
+        )
+        self.storage_up = Gauge("zedlog_storage_up", "1 while Redis can be reached.", registry=self.registry)
+
+
+class MetricsMiddleware:
+    """Counts each request, with its route's template and its time."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app = app
+        self.metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        status = 500
+        started = time.perf_counter()
+
+        async def observe(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, observe)
+        finally:
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            route = getattr(scope.get("route"), "path", "unmatched")
+            self.metrics.requests.labels(method, route, str(status)).inc()
+            self.metrics.seconds.labels(method, route).observe(time.perf_counter() - started)

@@ -1,0 +1,273 @@
+"""The shapes of bodies and answers, for the API's description only.
+
+No request passes through these classes: bodies of many thousand tuples are checked by `Transaction.parse`,
+and answers are written by orjson. Tests hold the answers against them, so that the description stays true.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+Int64 = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
+Value = StrictStr | StrictBool | Int64 | StrictFloat
+Row = list[Value]
+Weight = Annotated[
+    StrictInt,
+    Field(
+        ge=-(2**63) + 1,
+        le=2**63 - 1,
+        description="Added to what is there; +1 adds, -1 retracts. Never 0.",
+        json_schema_extra={"not": {"const": 0}},
+    ),
+]
+ColumnTypeName = Literal["symbol", "number", "float", "bool"]
+
+
+class Strict(BaseModel):
+    """An unknown field is an error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class FactChange(Strict):
+    """Tuples of one relation, each with the same weight."""
+
+    relation: Annotated[StrictStr, Field(min_length=1, examples=["edge"])]
+    tuples: Annotated[list[Row], Field(examples=[[["a", "b"], ["b", "c"]]])]
+    weight: Weight = 1
+
+
+class RuleChange(Strict):
+    """One clause; a body with `;` makes several rules, each with this weight."""
+
+    rule: Annotated[StrictStr, Field(examples=["tc(x, y) :- edge(x, y)."])]
+    weight: Weight = 1
+
+
+class TransactionBody(Strict):
+    """One atomic change: everything in it is applied in one epoch, or nothing."""
+
+    facts: list[FactChange] = []
+    rules: list[RuleChange] = []
+    declarations: Annotated[
+        StrictStr | list[StrictStr], Field(examples=[".decl edge(x: symbol, y: symbol)"])
+    ] = ""
+    mode: Annotated[
+        Literal["zset", "set"],
+        Field(description="`set`: adding what is there, and retracting what is not, is a no-op."),
+    ] = "zset"
+
+
+class ProgramChange(Strict):
+    """Program text: declarations, facts and rules; `weight` is that of each fact and each rule."""
+
+    program: StrictStr
+    weight: Weight = 1
+
+
+class QueryBody(Strict):
+    """A goal and the page wanted of its answer."""
+
+    query: Annotated[StrictStr, Field(min_length=1, examples=['tc(x, "c")'])]
+    limit: Annotated[StrictInt, Field(ge=1, le=100_000)] | None = None
+    cursor: StrictStr | None = None
+    at_least: (
+        Annotated[StrictStr, Field(description="An epoch token; wait until its epoch is there.")] | None
+    ) = None
+    as_of: Annotated[StrictInt, Field(ge=0, le=2**63 - 1)] | None = None
+
+
+class Problem(BaseModel):
+    """An error, after RFC 9457. `code` is stable; other fields depend on it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: Annotated[str, Field(examples=["/problems/syntax_error"])]
+    title: Annotated[str, Field(examples=["Syntax error"])]
+    status: Annotated[int, Field(examples=[422])]
+    detail: str
+    code: Annotated[str, Field(examples=["syntax_error"])]
+    instance: Annotated[str, Field(examples=["/v1/rules"])]
+
+
+class RelationChanges(BaseModel):
+    """How many tuples of a relation appeared and went."""
+
+    inserted: int
+    deleted: int
+
+
+class RelationDelta(BaseModel):
+    """The tuples of a relation that appeared and that went."""
+
+    inserted: list[Row]
+    deleted: list[Row]
+
+
+class ElapsedMs(BaseModel):
+    """Milliseconds: `engine` for the epoch, `total` for the request."""
+
+    model_config = ConfigDict(extra="allow")
+
+    engine: float
+    total: float | None = None
+
+
+class TransactionResult(BaseModel):
+    """What a committed transaction did, or what a dry run would have done."""
+
+    model_config = ConfigDict(extra="allow")
+
+    transaction: Annotated[str, Field(examples=["1735689600000-0"])]
+    epoch: Annotated[int, Field(examples=[7])]
+    token: Annotated[str, Field(examples=["7-5f2c"])]
+    changes: Annotated[dict[str, RelationChanges], Field(examples=[{"edge": {"inserted": 2, "deleted": 0}}])]
+    strategy: Annotated[str, Field(examples=["update"])]
+    placement: Annotated[str, Field(examples=["resident"])]
+    cost: Annotated[dict[str, int], Field(examples=[{"derivations": 4}])]
+    elapsed_ms: ElapsedMs
+    delta: Annotated[
+        dict[str, RelationDelta] | None,
+        Field(description="With `return=delta`: the tuples of each relation that appeared and that went."),
+    ] = None
+
+
+class Pending(BaseModel):
+    """The transaction is in the log and will be applied exactly once; `status_url` says when it was."""
+
+    transaction: str
+    status: Literal["pending"]
+    status_url: str
+
+
+class TransactionStatus(BaseModel):
+    """The state of a transaction: `result` when it was applied, `problem` when it was refused."""
+
+    transaction: str
+    status: Literal["pending", "committed", "dry_run", "refused"]
+    status_url: str
+    result: TransactionResult | None = None
+    problem: Problem | None = None
+
+
+class Column(BaseModel):
+    """A column; its type is null until something fixes it."""
+
+    name: str
+    type: ColumnTypeName | None
+
+
+class TupleCounts(BaseModel):
+    """Tuples present, how many of them are asserted, and how many are derived (some are both)."""
+
+    all: int
+    asserted: int
+    derived: int
+
+
+class Relation(BaseModel):
+    """A relation's schema and size."""
+
+    relation: str
+    columns: list[Column]
+    declared: bool
+    counts: TupleCounts
+
+
+class RelationAt(Relation):
+    """A relation, in one epoch."""
+
+    epoch: int
+    token: str
+
+
+class Relations(BaseModel):
+    """All relations of one epoch."""
+
+    relations: list[Relation]
+    epoch: int
+    token: str
+
+
+class Rows(BaseModel):
+    """A page of rows. `cursor` is null on the last page."""
+
+    columns: list[Column]
+    tuples: list[Row]
+    epoch: int
+    token: str
+    cursor: str | None
+
+
+class FactsPage(Rows):
+    """A page of a relation's tuples; `weights` stands only with `domain=asserted`."""
+
+    relation: str
+    weights: list[int] | None = None
+
+
+class QueryPage(Rows):
+    """A page of a goal's answers; `holds` stands only where the goal has no variables."""
+
+    holds: bool | None = None
+
+
+class Rule(BaseModel):
+    """A rule as it was first written, and the canonical text that is its identity."""
+
+    id: Annotated[str, Field(examples=["r5f0c1d2e3a4b"])]
+    rule: str
+    canonical: str
+    weight: int
+
+
+class RuleAt(Rule):
+    """A rule, in one epoch."""
+
+    epoch: int
+    token: str
+
+
+class Rules(BaseModel):
+    """All rules of one epoch."""
+
+    rules: list[Rule]
+    declarations: str
+    epoch: int
+    token: str
+
+
+class Epochs(BaseModel):
+    """Summaries of committed epochs, newest first. `before` asks for the next ones; null when there are
+    none."""
+
+    epochs: list[dict[str, Any]]
+    before: int | None
+
+
+class Health(BaseModel):
+    """The process is alive."""
+
+    status: Literal["ok"]
+
+
+class Readiness(BaseModel):
+    """Redis can be reached and an engine serves the database."""
+
+    status: Literal["ready"]
+    database: str
+    engine: str
+    epoch: int
+    lag: int
+
+
+class ProblemType(BaseModel):
+    """What a code means."""
+
+    type: str
+    code: str
+    title: str
+    status: int
+    description: str

@@ -1,0 +1,82 @@
+"""Answers of goals whose rows must be compared: repeated variables and `_`.
+
+In: a snapshot and a `Selection`. Out: its distinct rows, sorted, so that a page is a slice after the last row
+of the page before it. Always: the rows depend on the epoch and the goal only, so a page chain is stable, and
+another process, or this one after the cache has let go of them, computes the same rows again.
+
+Cost: one scan of the tuples that have the bound values, in blocks, once for each cursor chain while the cache
+holds the rows; a page is then two binary searches. Goals with distinct variables in all free columns never
+come here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections import OrderedDict
+from typing import Final
+
+from engine.storage.snapshot import Position, Snapshot
+from engine.transaction import Tuple
+from service.goal import Selection
+
+SCAN_BLOCK: Final = 20_000
+
+
+class ProjectionCache:
+    """The rows of the newest projections, at most `capacity` rows in all (one larger answer is kept
+    never)."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._rows: OrderedDict[tuple[str, str], list[Tuple]] = OrderedDict()
+        self._size = 0
+
+    def get(self, key: tuple[str, str]) -> list[Tuple] | None:
+        rows = self._rows.get(key)
+        if rows is not None:
+            self._rows.move_to_end(key)
+        return rows
+
+    def put(self, key: tuple[str, str], rows: list[Tuple]) -> None:
+        if len(rows) > self.capacity or key in self._rows:
+            return
+        self._rows[key] = rows
+        self._size += len(rows)
+        while self._size > self.capacity:
+            _, dropped = self._rows.popitem(last=False)
+            self._size -= len(dropped)
+
+
+async def distinct_rows(snapshot: Snapshot, selection: Selection) -> list[Tuple]:
+    """All distinct rows of the selection, in ascending order of their values."""
+    found: set[Tuple] = set()
+    after: Position | None = None
+    while True:
+        page = await snapshot.facts(selection.relation, selection.bound, limit=SCAN_BLOCK, after=after)
+        found.update(selection.project(page.tuples))
+        if page.next is None:
+            break
+        after = page.next
+        # A block takes some milliseconds; let other requests in between two of them.
+        await asyncio.sleep(0)
+    return await asyncio.to_thread(sorted, found) if len(found) > SCAN_BLOCK else sorted(found)
+
+
+async def projected_page(
+    cache: ProjectionCache,
+    snapshot: Snapshot,
+    selection: Selection,
+    digest: str,
+    limit: int,
+    after: Tuple | None,
+) -> tuple[list[Tuple], Tuple | None]:
+    """Up to `limit` rows after the row `after`, and the last one of them if there are more."""
+    key = (snapshot.token, digest)
+    rows = cache.get(key)
+    if rows is None:
+        rows = await distinct_rows(snapshot, selection)
+        cache.put(key, rows)
+    start = 0 if after is None else bisect_right(rows, after)
+    page = rows[start : start + limit]
+    return page, page[-1] if start + limit < len(rows) else None

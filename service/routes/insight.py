@@ -1,0 +1,173 @@
+"""What the system is doing: the circuit, the epochs, liveness, readiness, metrics, and what the error codes
+mean."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.responses import RedirectResponse, Response
+
+from engine.errors import EngineUnavailableError, StorageUnavailableError, ZedlogError
+from service.circuit import circuit_json, circuit_mermaid
+from service.context import Service, service_of
+from service.describe import READ_ERRORS, problems, summary
+from service.formats import JSON, json_response, negotiate
+from service.models import Epochs, Health, ProblemType, Readiness
+from service.parameters import AsOf, AtLeast, only_known_parameters
+from service.problems import STATUS, InvalidParameterError, NotAcceptableError, NotFoundError, title_of
+from service.reading import pin
+
+router = APIRouter(tags=["insight"], dependencies=[Depends(only_known_parameters)])
+
+MERMAID = "text/vnd.mermaid"
+
+
+@router.get("/", include_in_schema=False)
+async def get_root() -> Response:
+    """A person who opens the service in a browser wants its description."""
+    return RedirectResponse("/docs")
+
+
+@router.get(
+    "/v1/circuit",
+    summary="The circuit of the present rules",
+    response_model=dict[str, Any],
+    responses={
+        200: {"content": {MERMAID: {"schema": {"type": "string"}}}},
+        **problems(NotAcceptableError, *READ_ERRORS),
+    },
+    operation_id="getCircuit",
+)
+async def get_circuit(
+    request: Request,
+    format: Annotated[
+        Literal["json", "mermaid"] | None, Query(description="Before the Accept header, if it is given.")
+    ] = None,
+    at_least: AtLeast = None,
+    as_of: AsOf = None,
+) -> Response:
+    """Strata, delta plans and demanded indexes, as JSON or as a Mermaid diagram."""
+    wanted = {"json": JSON, "mermaid": MERMAID}.get(format or "") or negotiate(
+        request, (JSON, MERMAID, "text/plain")
+    )
+    snapshot = await pin(service_of(request), at_least, as_of)
+    headers = {"Zedlog-Epoch": str(snapshot.epoch), "Zedlog-Token": snapshot.token}
+    if wanted == JSON:
+        return json_response(circuit_json(snapshot), headers=headers)
+    return Response(circuit_mermaid(snapshot), headers=headers, media_type=wanted)
+
+
+@router.get(
+    "/v1/epochs",
+    summary="What the last epochs did",
+    response_model=Epochs,
+    responses=problems(InvalidParameterError),
+    operation_id="getEpochs",
+)
+async def get_epochs(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    before: Annotated[
+        int | None, Query(ge=0, le=2**63 - 1, description="Only epochs before this one.")
+    ] = None,
+) -> Response:
+    """Newest first: changes of each relation, strategy, placement, cost and time of each epoch."""
+    epochs = await service_of(request).client.epochs(before, limit)
+    oldest = epochs[-1]["epoch"] if len(epochs) == limit else None
+    return json_response({"epochs": epochs, "before": oldest})
+
+
+@router.get("/healthz", summary="Is the process alive?", response_model=Health, operation_id="getHealth")
+async def get_health() -> Response:
+    """Asks nothing of anybody else: restart the service when this fails."""
+    return json_response({"status": "ok"})
+
+
+@router.get(
+    "/readyz",
+    summary="Can it serve?",
+    response_model=Readiness,
+    responses=problems(EngineUnavailableError),
+    operation_id="getReadiness",
+)
+async def get_readiness(request: Request) -> Response:
+    """200 when Redis can be reached and an engine serves the database, else 503 with what is missing."""
+    service = service_of(request)
+    try:
+        status = await service.client.status()
+    except StorageUnavailableError as error:
+        error.detail["missing"] = ["redis"]
+        raise
+    detail: dict[str, Any] = {"engine": status.state, "epoch": status.epoch, "lag": status.lag}
+    if not status.running:
+        reason = f": {status.error}" if status.error else ""
+        raise EngineUnavailableError(
+            f"no engine serves the database {service.settings.database!r} now; it is {status.state}{reason}",
+            missing=["engine"],
+            **detail,
+        )
+    return json_response({"status": "ready", "database": service.settings.database, **detail})
+
+
+@router.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    operation_id="getMetrics",
+)
+async def get_metrics(request: Request) -> Response:
+    """Requests and latencies of this process; epoch, lag, engine and storage as they are now."""
+    service = service_of(request)
+    await _observe(service)
+    return Response(generate_latest(service.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def _observe(service: Service) -> None:
+    metrics = service.metrics
+    try:
+        status = await service.client.status()
+    except StorageUnavailableError:
+        # Epoch and lag keep their last values: they are unknown, not zero.
+        metrics.storage_up.set(0)
+        metrics.engine_up.set(0)
+        return
+    metrics.storage_up.set(1)
+    metrics.engine_up.set(int(status.running))
+    metrics.epoch.set(status.epoch)
+    metrics.lag.set(status.lag)
+
+
+def _problem_type(error: type[ZedlogError]) -> dict[str, Any]:
+    return {
+        "type": f"/problems/{error.code}",
+        "code": error.code,
+        "title": title_of(error.code),
+        "status": STATUS[error],
+        "description": summary(error),
+    }
+
+
+@router.get(
+    "/problems", summary="All error codes", response_model=list[ProblemType], operation_id="getProblems"
+)
+async def get_problems() -> Response:
+    """What each code means and which status it has."""
+    return json_response([_problem_type(error) for error in STATUS])
+
+
+@router.get(
+    "/problems/{code}",
+    summary="One error code",
+    response_model=ProblemType,
+    responses=problems(NotFoundError),
+    operation_id="getProblem",
+)
+async def get_problem(code: Annotated[str, Path(examples=["syntax_error"])]) -> Response:
+    """What the `type` of a problem document points to."""
+    for error in STATUS:
+        if error.code == code:
+            return json_response(_problem_type(error))
+    raise NotFoundError(f"there is no error code {code!r}; /problems lists all", code_asked=code)

@@ -1,0 +1,167 @@
+"""`/v1/relations`: what relations there are, and their tuples by bound columns, page by page."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from starlette.responses import Response
+
+from engine.errors import InvalidCursorError, InvalidValueError, UnknownColumnError, UnknownRelationError
+from engine.storage.snapshot import Page, Snapshot
+from service.columns import bound_columns
+from service.context import service_of
+from service.cursor import Cursor, decode_cursor, encode_cursor, query_digest
+from service.describe import READ_ERRORS, problems
+from service.formats import ROW_TYPES, describe_columns, json_response, negotiate, rows_response
+from service.goal import schema_of
+from service.models import FactsPage, RelationAt, Relations
+from service.parameters import (
+    AsOf,
+    AtLeast,
+    Limit,
+    PageCursor,
+    no_parameter_twice,
+    only_known_parameters,
+    own_parameters,
+)
+from service.problems import NotAcceptableError
+from service.reading import page_limit, pin
+
+router = APIRouter(tags=["relations"])
+
+RelationName = Annotated[str, Path(description="The relation's name.", examples=["tc"])]
+
+# OpenAPI's way to say "any further parameter": an object whose fields are parameters of their own.
+COLUMN_PARAMETERS = {
+    "name": "columns",
+    "in": "query",
+    "required": False,
+    "style": "form",
+    "explode": True,
+    "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+    "examples": {"one column": {"value": {"x": "a"}}},
+    "description": (
+        "Bound columns, `?x=a&n=3`: a value by the column's type, a symbol without quotes. A column that is "
+        "called like a parameter of this call is reached with `where.`, as in `?where.limit=3`."
+    ),
+}
+
+_IN_HEADERS = "In the headers of all media types but JSON."
+ROWS: dict[str, Any] = {
+    "description": "A page of rows.",
+    "content": {kind: {"schema": {"type": "string"}} for kind in ROW_TYPES[1:]},
+    "headers": {
+        name: {"description": _IN_HEADERS, "schema": {"type": "string"}}
+        for name in ("Zedlog-Epoch", "Zedlog-Token", "Zedlog-Cursor")
+    },
+}
+
+
+@router.get(
+    "/v1/relations",
+    summary="List the relations",
+    response_model=Relations,
+    responses=problems(*READ_ERRORS),
+    dependencies=[Depends(only_known_parameters)],
+    operation_id="getRelations",
+)
+async def get_relations(request: Request, at_least: AtLeast = None, as_of: AsOf = None) -> Response:
+    """Schemas and sizes of all relations that a declaration, a fact or a rule mentions."""
+    snapshot = await pin(service_of(request), at_least, as_of)
+    return json_response(
+        {
+            "relations": [_relation(snapshot, name) for name in sorted(snapshot.schemas)],
+            "epoch": snapshot.epoch,
+            "token": snapshot.token,
+        }
+    )
+
+
+@router.get(
+    "/v1/relations/{relation}",
+    summary="One relation",
+    response_model=RelationAt,
+    responses=problems(UnknownRelationError, *READ_ERRORS),
+    dependencies=[Depends(only_known_parameters)],
+    operation_id="getRelation",
+)
+async def get_relation(
+    request: Request, relation: RelationName, at_least: AtLeast = None, as_of: AsOf = None
+) -> Response:
+    """Schema and size of one relation."""
+    snapshot = await pin(service_of(request), at_least, as_of)
+    schema_of(snapshot.schemas, relation)
+    return json_response({**_relation(snapshot, relation), "epoch": snapshot.epoch, "token": snapshot.token})
+
+
+def _relation(snapshot: Snapshot, name: str) -> dict[str, Any]:
+    schema, counts = snapshot.schemas[name], snapshot.counts(name)
+    return {
+        "relation": name,
+        "columns": describe_columns(schema.columns),
+        "declared": schema.declared,
+        "counts": {"all": counts.all, "asserted": counts.asserted, "derived": counts.derived},
+    }
+
+
+@router.get(
+    "/v1/relations/{relation}/facts",
+    summary="Read a relation's tuples",
+    response_model=FactsPage,
+    responses={
+        200: ROWS,
+        **problems(
+            UnknownRelationError,
+            UnknownColumnError,
+            InvalidValueError,
+            InvalidCursorError,
+            NotAcceptableError,
+            *READ_ERRORS,
+        ),
+    },
+    openapi_extra={"parameters": [COLUMN_PARAMETERS]},
+    dependencies=[Depends(no_parameter_twice)],
+    operation_id="getFacts",
+)
+async def get_facts(
+    request: Request,
+    relation: RelationName,
+    limit: Limit = None,
+    cursor: PageCursor = None,
+    domain: Annotated[
+        Literal["all", "asserted", "derived"],
+        Query(description="`asserted`: the facts, with their weights; `derived`: what some rule derives."),
+    ] = "all",
+    at_least: AtLeast = None,
+    as_of: AsOf = None,
+) -> Response:
+    """Tuples whose columns have the bound values. All pages of one cursor chain read the same epoch. The
+    order is the storage's own; it is the same for all pages of an epoch.
+    """
+    service = service_of(request)
+    kind = negotiate(request, ROW_TYPES)
+    parameters = request.query_params.multi_items()
+    own = own_parameters(request)
+    digest = query_digest("facts", relation, domain, sorted(p for p in parameters if p[0] not in own))
+    start = None if cursor is None else decode_cursor(cursor, digest)
+    size = page_limit(service, limit)
+    snapshot = await pin(service, at_least, as_of, start)
+    schema = schema_of(snapshot.schemas, relation)
+    bound = bound_columns(schema, parameters, own)
+    if any(schema.columns[i].type is None for i in bound):
+        # A column whose type nothing has fixed is a column of a relation without tuples.
+        page = Page([], [], [], None)
+    else:
+        after = None if start is None else tuple(start.position)
+        page = await snapshot.facts(relation, bound, domain, size, after)
+    following = None if page.next is None else encode_cursor(Cursor(snapshot.token, list(page.next)), digest)
+    document: dict[str, Any] = {
+        "relation": relation,
+        "epoch": snapshot.epoch,
+        "token": snapshot.token,
+        "cursor": following,
+    }
+    if domain == "asserted":
+        document["weights"] = page.weights
+    return rows_response(kind, schema.columns, page.tuples, document)

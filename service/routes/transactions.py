@@ -1,0 +1,153 @@
+"""`/v1/transactions`: one atomic change, and what became of it; `POST /v1/facts`: the same in small, for
+facts."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from starlette.responses import Response
+
+from engine.errors import UnknownTransactionError
+from service.body import decode_json, media_type, off_loop, read_body
+from service.changes import facts_from_json, transaction_from_json
+from service.context import service_of
+from service.describe import WRITE_ERRORS, body_of, json_body, problems
+from service.formats import json_response
+from service.models import Pending, TransactionBody, TransactionResult, TransactionStatus
+from service.parameters import Write, only_known_parameters
+from service.problems import document
+from service.submission import status_url, submit
+
+router = APIRouter(tags=["transactions"], dependencies=[Depends(only_known_parameters)])
+
+# The log's ids are those of a Redis stream.
+_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
+
+ACCEPTED = {
+    "model": Pending,
+    "description": "The log has the transaction; its outcome is not known yet.",
+    "headers": {"Location": {"description": "Where its outcome will be.", "schema": {"type": "string"}}},
+}
+
+COMMITTED = {
+    "description": "The transaction is committed.",
+    "headers": {
+        "Idempotency-Replayed": {
+            "description": "`true` where an earlier request with the same Idempotency-Key did it.",
+            "schema": {"type": "string"},
+        }
+    },
+}
+
+Mode = Annotated[
+    Literal["zset", "set"],
+    Query(description="`set`: adding what is there, and retracting what is not, is a no-op."),
+]
+
+_EXAMPLES = {
+    "facts and a rule": {
+        "facts": [{"relation": "edge", "tuples": [["a", "b"], ["b", "c"]], "weight": 1}],
+        "rules": [{"rule": "tc(x, y) :- edge(x, y).", "weight": 1}],
+        "mode": "zset",
+    },
+    "a retraction": {"facts": [{"relation": "edge", "tuples": [["a", "b"]], "weight": -1}]},
+}
+
+
+@router.post(
+    "/v1/transactions",
+    summary="Apply facts and rules as one epoch",
+    response_model=TransactionResult,
+    responses={200: COMMITTED, 202: ACCEPTED, **problems(*WRITE_ERRORS)},
+    openapi_extra=json_body(TransactionBody, _EXAMPLES),
+    operation_id="postTransaction",
+)
+async def post_transaction(request: Request, options: Write) -> Response:
+    """Everything in the body is applied, or nothing. The answer comes when the epoch is committed, or after
+    the service's time limit with 202; a transaction that was answered 200 or 202 survives any crash. After a
+    503 or a lost connection, send it again with the same Idempotency-Key: it is applied once.
+    """
+    started = time.perf_counter()
+    service = service_of(request)
+    media_type(request)
+    body = await read_body(request, service.settings.max_body_bytes)
+    transaction = await off_loop(
+        len(body),
+        lambda: transaction_from_json(
+            decode_json(body), dry_run=options.dry_run, return_delta=options.return_delta
+        ),
+    )
+    return await submit(service, transaction, options, started)
+
+
+_ONE_FACTS = {"$ref": "#/components/schemas/FactChange"}
+_FACTS_SCHEMA = {"oneOf": [_ONE_FACTS, {"type": "array", "items": _ONE_FACTS}]}
+
+
+@router.post(
+    "/v1/facts",
+    summary="Add or retract facts",
+    response_model=TransactionResult,
+    responses={200: COMMITTED, 202: ACCEPTED, **problems(*WRITE_ERRORS)},
+    openapi_extra=body_of(
+        _FACTS_SCHEMA,
+        {
+            "add": {"relation": "edge", "tuples": [["a", "b"], ["b", "c"]]},
+            "retract": {"relation": "edge", "tuples": [["a", "b"]], "weight": -1},
+            "several relations": [
+                {"relation": "edge", "tuples": [["a", "b"]]},
+                {"relation": "node", "tuples": [["a"]]},
+            ],
+        },
+    ),
+    operation_id="postFacts",
+)
+async def post_facts(request: Request, options: Write, mode: Mode = "zset") -> Response:
+    """One change of facts, or a list of them, as one transaction. A weight of -1 retracts."""
+    started = time.perf_counter()
+    service = service_of(request)
+    media_type(request)
+    body = await read_body(request, service.settings.max_body_bytes)
+    transaction = await off_loop(
+        len(body),
+        lambda: facts_from_json(
+            decode_json(body), mode=mode, dry_run=options.dry_run, return_delta=options.return_delta
+        ),
+    )
+    return await submit(service, transaction, options, started)
+
+
+@router.get(
+    "/v1/transactions/{transaction_id}",
+    summary="What became of a transaction",
+    response_model=TransactionStatus,
+    response_model_exclude_none=True,
+    responses=problems(UnknownTransactionError),
+    operation_id="getTransaction",
+)
+async def get_transaction(
+    request: Request, transaction_id: Annotated[str, Path(examples=["1735689600000-0"])]
+) -> Response:
+    """`pending`, `committed` or `dry_run` with the result, or `refused` with the problem document."""
+    client = service_of(request).client
+    unknown = UnknownTransactionError(
+        f"there is no transaction {transaction_id!r}, or its outcome is no longer kept",
+        transaction=transaction_id,
+    )
+    if not _ID.fullmatch(transaction_id):
+        raise unknown
+    answer = {"transaction": transaction_id, "status_url": status_url(transaction_id)}
+    outcome = await client.outcome(transaction_id)
+    if outcome is None and await client.is_pending(transaction_id):
+        return json_response({**answer, "status": "pending"})
+    # It may have been committed between the two looks.
+    outcome = outcome or await client.outcome(transaction_id)
+    if outcome is None:
+        raise unknown
+    answer["status"] = outcome.status
+    if outcome.status == "refused":
+        return json_response({**answer, "problem": document(outcome.body, answer["status_url"])})
+    return json_response({**answer, "result": {"transaction": transaction_id, **outcome.body}})

@@ -1,0 +1,48 @@
+"""The service's settings: from `ZEDLOG_*` environment variables, or given to `Settings(...)` by name.
+
+They are read once, when the app is made. Nothing here says anything about the engine: the two meet in Redis
+only.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+# The largest page that the API's description promises; `max_limit` may only be lower.
+PAGE_LIMIT_CEILING = 100_000
+
+
+class Settings(BaseSettings):
+    """What an operator may choose. Sizes are bytes, times are seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="ZEDLOG_", extra="ignore")
+
+    redis_url: Annotated[str, Field(description="Where the epoch log and the snapshot live.")] = (
+        "redis://127.0.0.1:6379/0"
+    )
+    database: Annotated[str, Field(min_length=1, description="Its name is the start of every key.")] = (
+        "default"
+    )
+    host: Annotated[str, Field(description="Where `python -m service` listens.")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8321
+    max_body_bytes: Annotated[int, Field(ge=1)] = 64 * 1024 * 1024
+    wait_timeout: Annotated[
+        float, Field(gt=0, description="Wait this long for an epoch; then answer 202, or 503 to a read.")
+    ] = 30.0
+    default_limit: Annotated[int, Field(ge=1, le=PAGE_LIMIT_CEILING)] = 1_000
+    max_limit: Annotated[int, Field(ge=1, le=PAGE_LIMIT_CEILING)] = PAGE_LIMIT_CEILING
+    retry_after: Annotated[int, Field(ge=1, description="The Retry-After of a 503.")] = 1
+    query_cache_rows: Annotated[
+        int, Field(ge=0, description="Rows of projected answers kept between the pages of cursor chains.")
+    ] = 1_000_000
+
+    @model_validator(mode="after")
+    def _limits_agree(self) -> Settings:
+        if self.default_limit > self.max_limit:
+            raise ValueError(
+                f"default_limit ({self.default_limit}) is larger than max_limit ({self.max_limit})"
+            )
+        return self

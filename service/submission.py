@@ -1,0 +1,83 @@
+"""From a checked transaction to its answer: append to the log, wait for the epoch, say what became of it.
+
+Always: whatever is answered after `append` returned is true of a transaction that the log has for good. So a
+wait that ends early, be it by time or because Redis went away meanwhile, is a 202 with a place to look, not
+an error.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from starlette.responses import Response
+
+from engine.errors import StorageUnavailableError, UnknownTransactionError
+from engine.storage.client import Outcome
+from engine.transaction import Transaction
+from service.context import Service
+from service.formats import json_response
+from service.parameters import WriteOptions
+from service.problems import respond
+
+
+def status_url(transaction_id: str) -> str:
+    return f"/v1/transactions/{transaction_id}"
+
+
+async def submit(
+    service: Service, transaction: Transaction, options: WriteOptions, started: float
+) -> Response:
+    """Append and answer; `started` is `time.perf_counter()` at the request's arrival.
+
+    Raises:
+        IdempotencyConflictError: the key came with another body before.
+        StorageUnavailableError: the log could not be written.
+        UnknownTransactionError: the key is of a transaction whose outcome is no longer kept.
+    """
+    receipt = await service.client.append(transaction, options.idempotency_key)
+    headers = {"Idempotency-Replayed": "true"} if receipt.replayed else {}
+    outcome: Outcome | None = None
+    try:
+        if options.wait:
+            outcome = await service.client.wait_outcome(receipt.transaction_id, service.settings.wait_timeout)
+        elif receipt.replayed:
+            outcome = await service.client.outcome(receipt.transaction_id)
+    except StorageUnavailableError:
+        # The log has the transaction; only its outcome cannot be read now.
+        outcome = None
+    if outcome is None and receipt.replayed and not await _may_be_pending(service, receipt.transaction_id):
+        raise UnknownTransactionError(
+            f"the transaction {receipt.transaction_id} of this Idempotency-Key was processed before, "
+            "and its outcome is no longer kept",
+            transaction=receipt.transaction_id,
+        )
+    service.metrics.transactions.labels(outcome.status if outcome else "pending").inc()
+    if outcome is None:
+        return _accepted(receipt.transaction_id, headers)
+    if outcome.status == "refused":
+        return respond(
+            {**outcome.body, "transaction": receipt.transaction_id},
+            status_url(receipt.transaction_id),
+            headers,
+        )
+    total = round((time.perf_counter() - started) * 1000, 3)
+    body = {"transaction": receipt.transaction_id, **outcome.body}
+    body["elapsed_ms"] = {**outcome.body["elapsed_ms"], "total": total}
+    return json_response(body, 200, headers)
+
+
+async def _may_be_pending(service: Service, transaction_id: str) -> bool:
+    try:
+        if await service.client.is_pending(transaction_id):
+            return True
+        # It may have been committed between the two looks.
+        return await service.client.outcome(transaction_id) is not None
+    except StorageUnavailableError:
+        return True
+
+
+def _accepted(transaction_id: str, headers: dict[str, str]) -> Response:
+    url = status_url(transaction_id)
+    body: dict[str, Any] = {"transaction": transaction_id, "status": "pending", "status_url": url}
+    return json_response(body, 202, {**headers, "Location": url})

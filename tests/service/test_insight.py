@@ -1,0 +1,124 @@
+"""Circuit, health, metrics, and the app itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from service.app import create_app
+from service.projection import ProjectionCache
+from service.settings import Settings
+from tests.service.conftest import Http, problem
+from tests.service.fake import FakeClient
+
+
+class TestCircuit:
+    def test_json_names_the_strata_of_the_rules(self, graph: Http) -> None:
+        response = graph.get("/v1/circuit")
+        assert response.headers["zedlog-epoch"] == "1"
+        strata = response.json()["strata"]
+        recursive = [s for s in strata if s["recursive"]]
+        assert [s["relations"] for s in recursive] == [["tc"]]
+        assert len(recursive[0]["rules"]) == 2
+
+    @pytest.mark.parametrize(
+        ("query", "accept", "kind"),
+        [
+            ("?format=mermaid", "*/*", "text/vnd.mermaid"),
+            ("", "text/vnd.mermaid", "text/vnd.mermaid"),
+            ("", "text/plain", "text/plain"),
+        ],
+    )
+    def test_mermaid(self, graph: Http, query: str, accept: str, kind: str) -> None:
+        response = graph.get(f"/v1/circuit{query}", headers={"accept": accept})
+        assert response.headers["content-type"].split(";")[0] == kind
+        assert response.text.startswith(("flowchart", "graph"))
+        assert "tc" in response.text
+
+    def test_other_formats(self, graph: Http) -> None:
+        problem(graph.get("/v1/circuit?format=dot"), 400, "invalid_parameter")
+        problem(graph.get("/v1/circuit", headers={"accept": "image/png"}), 406, "not_acceptable")
+
+    def test_as_of_shows_an_older_circuit(self, graph: Http) -> None:
+        graph.post("/v1/rules", {"rule": "p(x) :- tc(x, x)."})
+        assert "p" in str([s["relations"] for s in graph.get("/v1/circuit").json()["strata"]])
+        old = graph.get("/v1/circuit?as_of=1").json()["strata"]
+        assert ["p"] not in [s["relations"] for s in old]
+
+
+class TestMetrics:
+    def value(self, http: Http, line: str) -> float | None:
+        for found in http.get("/metrics").text.splitlines():
+            if found.startswith(line + " "):
+                return float(found.removeprefix(line))
+        return None
+
+    def test_requests_are_counted_by_route(self, graph: Http) -> None:
+        for relation in ("edge", "tc", "nothing"):
+            graph.get(f"/v1/relations/{relation}")
+        graph.get("/nowhere")
+        series = 'zedlog_http_requests_total{method="GET",route="/v1/relations/{relation}",status="%s"}'
+        assert self.value(graph, series % 200) == 2
+        assert self.value(graph, series % 404) == 1
+        unmatched = 'zedlog_http_requests_total{method="GET",route="unmatched",status="404"}'
+        assert self.value(graph, unmatched) == 1
+        seconds = 'zedlog_http_request_seconds_count{method="POST",route="/v1/transactions"}'
+        assert self.value(graph, seconds) == 1
+
+    def test_epoch_lag_engine_and_storage(self, graph: Http, database: FakeClient) -> None:
+        names = ("zedlog_epoch", "zedlog_log_lag", "zedlog_engine_up", "zedlog_storage_up")
+        assert [self.value(graph, n) for n in names] == [1, 0, 1, 1]
+        database.engine_runs = False
+        graph.post("/v1/facts?wait=false", {"relation": "edge", "tuples": [["x", "y"]]})
+        assert [self.value(graph, n) for n in names] == [1, 1, 0, 1]
+        database.redis_away = True
+        assert [self.value(graph, n) for n in names] == [1, 1, 0, 0]
+
+    def test_outcomes_are_counted(self, graph: Http) -> None:
+        graph.post("/v1/facts", {"relation": "edge", "tuples": [["x", "y"]], "weight": -1})
+        assert self.value(graph, 'zedlog_transactions_total{outcome="committed"}') == 1
+        assert self.value(graph, 'zedlog_transactions_total{outcome="refused"}') == 1
+
+
+class TestApp:
+    def test_the_client_is_closed_at_shutdown(self, database: FakeClient) -> None:
+        app = create_app(Settings(), database)
+
+        async def live() -> None:
+            async with app.router.lifespan_context(app):
+                assert not database.closed
+
+        asyncio.run(live())
+        assert database.closed
+
+    def test_settings_come_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("ZEDLOG_MAX_BODY_BYTES", "123")
+        monkeypatch.setenv("ZEDLOG_DATABASE", "other")
+        settings = Settings()
+        assert (settings.max_body_bytes, settings.database) == (123, "other")
+
+    @pytest.mark.parametrize(
+        "bad",
+        [{"default_limit": 10, "max_limit": 5}, {"wait_timeout": 0}, {"max_limit": 10**9}, {"database": ""}],
+    )
+    def test_settings_that_cannot_be(self, bad: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match="validation error"):
+            Settings(**bad)
+
+    def test_a_browser_finds_the_description(self, http: Http) -> None:
+        assert http.get("/").headers["location"] == "/docs"
+        assert http.get("/docs").status_code == 200
+
+
+def test_the_projection_cache_is_bounded() -> None:
+    cache = ProjectionCache(5)
+    cache.put(("1-x", "a"), [(1,), (2,), (3,)])
+    cache.put(("1-x", "b"), [(1,), (2,)])
+    assert cache.get(("1-x", "a")) is not None
+    cache.put(("1-x", "c"), [(1,)])
+    assert cache.get(("1-x", "b")) is None, "the one used least recently goes"
+    assert cache.get(("1-x", "a")) == [(1,), (2,), (3,)]
+    cache.put(("1-x", "d"), [(i,) for i in range(6)])
+    assert cache.get(("1-x", "d")) is None, "larger than the whole cache"

@@ -1,0 +1,185 @@
+"""The service over the real log, engine and snapshot, through sockets: what the database in memory cannot
+show."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from service.models import FactsPage, QueryPage, Relations, Rules, TransactionResult
+from tests.live import LiveSystem
+from tests.service.conftest import problem
+
+CHAIN = [[i, i + 1] for i in range(60)]
+REACH = {
+    "facts": [{"relation": "arc", "tuples": CHAIN}],
+    "rules": [{"rule": "reach(x, y) :- arc(x, y)."}, {"rule": "reach(x, z) :- reach(x, y), arc(y, z)."}],
+    "declarations": ".decl arc(x: number, y: number)",
+}
+
+
+@pytest.fixture(scope="module")
+def http(live: LiveSystem) -> Iterator[httpx.Client]:
+    with live.client() as client:
+        assert client.post("/v1/transactions", json=REACH).status_code == 200
+        yield client
+
+
+def test_answers_are_as_described(http: httpx.Client) -> None:
+    dry = http.post("/v1/transactions?dry_run=true&return=delta", json={"facts": [fact([[60, 61]])]}).json()
+    result = TransactionResult.model_validate(dry)
+    assert result.changes["reach"].inserted == 61
+    assert result.delta is not None
+    assert sorted(result.delta["reach"].inserted) == [[i, 61] for i in range(61)]
+    counts = {
+        r.relation: r.counts.all for r in Relations.model_validate(http.get("/v1/relations").json()).relations
+    }
+    assert (counts["arc"], counts["reach"]) == (60, 60 * 61 // 2)
+    assert len(Rules.model_validate(http.get("/v1/rules").json()).rules) == 2
+
+
+def fact(tuples: list[list[Any]], weight: int = 1) -> dict[str, Any]:
+    return {"relation": "arc", "tuples": tuples, "weight": weight}
+
+
+def test_a_page_chain_stays_in_its_epoch(http: httpx.Client) -> None:
+    expected = sorted([i, j] for i in range(60) for j in range(i + 1, 61))
+    rows: list[list[Any]] = []
+    cursor, weight = None, 1
+    while True:
+        parameters = {"limit": 500} | ({"cursor": cursor} if cursor else {})
+        page = FactsPage.model_validate(http.get("/v1/relations/reach/facts", params=parameters).json())
+        rows += page.tuples
+        cursor = page.cursor
+        assert http.post("/v1/facts", json=fact([[70, 0]], weight)).status_code == 200
+        weight = -weight
+        if cursor is None:
+            break
+    if weight == -1:
+        assert http.post("/v1/facts", json=fact([[70, 0]], -1)).status_code == 200
+    assert rows == expected
+
+
+@pytest.mark.parametrize(
+    ("goal", "rows"),
+    [
+        ("reach(57, y)", [[58], [59], [60]]),
+        ("reach(x, 2)", [[0], [1]]),
+        ("reach(x, x)", []),
+        ("reach(_, y)", [[i] for i in range(1, 61)]),
+        ("reach(0, 60)", [[]]),
+    ],
+)
+def test_goals(http: httpx.Client, goal: str, rows: list[list[int]]) -> None:
+    answer = http.post("/v1/query", json={"query": goal}).json()
+    QueryPage.model_validate(answer)
+    assert answer["tuples"] == rows
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "message"),
+    [
+        ({"facts": [fact([[0, 1]], -2)]}, 409, "negative_weight", "arc"),
+        ({"facts": [fact([[0]])]}, 422, "arity_mismatch", "arc"),
+        ({"facts": [fact([[0, "a"]])]}, 422, "type_mismatch", "arc"),
+        ({"facts": [fact([[0, 1.5]])]}, 422, "type_mismatch", "arc"),
+        ({"facts": [fact([[0, True]])]}, 422, "type_mismatch", "arc"),
+        ({"rules": [{"rule": "p(x) :- arc(x)."}]}, 422, "arity_mismatch", "arc"),
+        ({"rules": [{"rule": 'p(x) :- arc(x, "a").'}]}, 422, "type_mismatch", "arc"),
+        ({"rules": [{"rule": "p(x) :- arc(x, _).", "weight": -1}]}, 409, "negative_weight", "p("),
+        ({"declarations": ".decl arc(x: symbol, y: number)"}, 422, "declaration_conflict", "arc"),
+        ({"facts": [fact([[0, 1]], 2**63 - 1)]}, 409, "weight_overflow", "arc"),
+    ],
+)
+def test_what_the_engine_refuses_changes_nothing(
+    http: httpx.Client, body: dict[str, Any], status: int, code: str, message: str
+) -> None:
+    before = http.get("/v1/relations").json()
+    body = {**body, "facts": [{"relation": "other", "tuples": [[1]]}, *body.get("facts", [])]}
+    document = problem(http.post("/v1/transactions", json=body), status, code)
+    assert message in document["detail"]
+    assert http.get(document["instance"]).json()["status"] == "refused"
+    assert http.get("/v1/relations").json() == before
+
+
+def test_an_idempotency_key_applies_once_under_concurrency(http: httpx.Client, live: LiveSystem) -> None:
+    answers: list[dict[str, Any]] = []
+
+    def post() -> None:
+        with live.client() as client:
+            body = {"relation": "once", "tuples": [["x"]]}
+            answers.append(client.post("/v1/facts", json=body, headers={"Idempotency-Key": "k1"}).json())
+
+    threads = [threading.Thread(target=post) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({(a["transaction"], a["epoch"]) for a in answers}) == 1
+    assert http.get("/v1/relations/once/facts?domain=asserted").json()["weights"] == [1]
+
+
+def test_reading_one_s_own_writes(http: httpx.Client) -> None:
+    pending = http.post("/v1/facts?wait=false", json={"relation": "own", "tuples": [[1]]})
+    assert pending.status_code == 202
+    while (status := http.get(pending.headers["location"]).json())["status"] == "pending":
+        pass
+    token = status["result"]["token"]
+    assert http.get("/v1/relations/own/facts", params={"at_least": token}).json()["tuples"] == [[1]]
+
+
+def test_a_body_that_never_ends_is_cut_off(live: LiveSystem) -> None:
+    sent = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 2**20
+            yield b" " * 2**20
+
+    with live.client() as client:
+        problem(client.post("/v1/facts", content=chunks()), 413, "body_too_large")
+    # The limit, and what the sockets hold.
+    assert sent < 64 * 2**20 + 16 * 2**20
+
+
+def test_ten_thousand_tuples(http: httpx.Client) -> None:
+    rows = [[i, f"n{i}"] for i in range(10_000)]
+    body = json.dumps({"facts": [{"relation": "big", "tuples": rows}]})
+    changes = http.post("/v1/transactions", content=body).json()["changes"]
+    assert changes == {"big": {"inserted": 10_000, "deleted": 0}}
+    page = http.get("/v1/relations/big/facts?limit=20000").json()
+    assert sorted(page["tuples"]) == rows
+    assert http.get("/v1/relations/big/facts?c1=n77").json()["tuples"] == [[77, "n77"]]
+
+
+def test_redis_goes_and_comes_back(http: httpx.Client, live: LiveSystem) -> None:
+    before = http.get("/v1/relations/arc").json()["counts"]
+    live.kill("server")
+    response = http.get("/v1/relations/arc")
+    problem(response, 503, "storage_unavailable")
+    assert int(response.headers["retry-after"]) >= 1
+    problem(http.post("/v1/facts", json=fact([[90, 91]])), 503, "storage_unavailable")
+    assert http.get("/healthz").status_code == 200
+    assert "redis" in problem(http.get("/readyz"), 503, "storage_unavailable")["missing"]
+    live.start("server")
+    live.wait_ready()
+    assert http.get("/v1/relations/arc").json()["counts"] == before
+    assert http.post("/v1/facts", json=fact([[90, 91]])).json()["changes"]["arc"]["inserted"] == 1
+
+
+def test_without_an_engine_writes_are_kept_for_later(http: httpx.Client, live: LiveSystem) -> None:
+    live.kill("engine")
+    pending = http.post("/v1/facts?wait=false", json=fact([[95, 96]]))
+    assert pending.status_code == 202
+    live.start("engine")
+    live.wait_ready()
+    while (status := http.get(pending.headers["location"]).json())["status"] == "pending":
+        pass
+    assert status["status"] == "committed"
+    assert http.post("/v1/query", json={"query": "arc(95, 96)"}).json()["holds"] is True
