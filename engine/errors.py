@@ -101,6 +101,12 @@ class DeclarationError(ProgramError):
     code = "declaration_conflict"
 
 
+class StratificationError(ProgramError):
+    """A relation depends on its own negation or aggregate; `detail` names the cycle, relation by relation."""
+
+    code = "not_stratified"
+
+
 class UnsupportedFeatureError(ProgramError):
     """The text is understood, but this version cannot evaluate it."""
 
@@ -189,6 +195,15 @@ class WeightOverflowError(ZedlogError):
     """A weight or a support count would leave the range of 64-bit integers."""
 
     code = "weight_overflow"
+
+
+class EvaluationError(ZedlogError):
+    """A computation in a rule has no value: overflow, a division by zero, a bad conversion or pattern.
+
+    `detail` has the operation, its operands, the term, the reason, and the binding: the values of the variables.
+    """
+
+    code = "evaluation_error"
 
 
 class BudgetExceededError(ZedlogError):

@@ -7,7 +7,7 @@ one. Codes are int64 (engine/values.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from engine.circuit.circuit import Circuit
 from engine.epoch import RelationChange
 from engine.language.syntax import Constant
+from engine.symbols import SymbolTable
 
 Codes = npt.NDArray[np.int64]
 """int64[n, arity]: n tuples."""
@@ -49,6 +50,14 @@ class Executed:
     rebuilt: tuple[tuple[str, ...], ...]
 
 
+class Encode(Protocol):
+    """Constants to codes. `symbols` is where computed strings are interned."""
+
+    symbols: SymbolTable
+
+    def __call__(self, constant: Constant, /) -> int: ...
+
+
 class Placement(Protocol):
     """See the module."""
 
@@ -58,7 +67,7 @@ class Placement(Protocol):
         self,
         circuit: Circuit,
         facts: Mapping[str, FactDelta],
-        encode: Callable[[Constant], int],
+        encode: Encode,
         budget: Budget,
     ) -> Executed:
         """Bring the state to `circuit` over the facts changed by `facts`.
@@ -93,6 +102,9 @@ class Placement(Protocol):
 
     def state(self) -> dict[str, Any]:
         """The whole internal state in codes, in a canonical form: facts, supports, entries, indexes."""
+
+    def close(self) -> None:
+        """Give back what is held outside of this process. The placement must not be used any more."""
 
     def check_invariants(self) -> None:
         """Raise AssertionError where an internal structure contradicts another."""

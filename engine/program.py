@@ -14,10 +14,11 @@ from engine.circuit.circuit import EMPTY, Circuit, compile_circuit
 from engine.epoch import RuleInfo
 from engine.errors import NegativeWeightError, UnsupportedFeatureError, WeightOverflowError
 from engine.language.canonical import canonical_text, format_declaration, rule_id
-from engine.language.check import check_rule, infer_schemas
+from engine.language.check import check_rule
+from engine.language.inference import atoms_of, infer_schemas
 from engine.language.parser import parse_declarations, parse_rules
-from engine.language.schema import Schema
-from engine.language.syntax import Atom, Declaration, Rule
+from engine.language.schema import ColumnType, Schema
+from engine.language.syntax import Declaration, Rule
 from engine.transaction import MAX_WEIGHT, Mode, RuleChange
 
 MAX_BODY = 64
@@ -26,12 +27,16 @@ MAX_BODY = 64
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Rules of weight > 0 by id, the declarations in force, and every relation's schema."""
+    """Rules of weight > 0 by id, the declarations in force, and every relation's schema.
+
+    `circuit` was compiled when the columns had `types`.
+    """
 
     rules: Mapping[str, tuple[RuleInfo, Rule]] = field(default_factory=dict)
     declarations: Mapping[str, Declaration] = field(default_factory=dict)
     schemas: Mapping[str, Schema] = field(default_factory=dict)
     circuit: Circuit = EMPTY
+    types: Mapping[str, tuple[ColumnType | None, ...]] = field(default_factory=dict)
 
     @property
     def rule_infos(self) -> tuple[RuleInfo, ...]:
@@ -46,7 +51,7 @@ class Program:
     def mentions(self, relation: str) -> bool:
         """Whether a declaration or a rule names the relation."""
         return relation in self.declarations or any(
-            relation == atom.relation for _, rule in self.rules.values() for atom in _atoms(rule)
+            relation == atom.relation for _, rule in self.rules.values() for atom in atoms_of(rule)
         )
 
     def changed(
@@ -91,7 +96,7 @@ class Program:
         schemas = infer_schemas(
             [*self.declarations.values(), *parsed], held, [rule for _, rule in live.values()], self.schemas
         )
-        return Program(live, all_declarations, schemas, self.circuit)
+        return Program(live, all_declarations, schemas, self.circuit, self.types)
 
     def with_facts(self, held: Mapping[str, Schema]) -> Program:
         """The program when the relations `held` hold facts whose types are now known.
@@ -111,12 +116,18 @@ class Program:
         )
 
     def compiled(self, held: Iterable[str]) -> Program:
-        """With the circuit of its rules over its relations and those in `held`; the old one where it is the same."""
-        arities = {name: self.circuit.arities[name] for name in held}
-        arities.update({name: schema.arity for name, schema in self.schemas.items()})
-        if arities == self.circuit.arities and self.rules.keys() == self.circuit.rules.keys():
+        """With the circuit of its rules over its relations and those in `held`; the old one where it is the same.
+
+        Raises:
+            StratificationError, UnsupportedFeatureError: the rules cannot stand together.
+        """
+        types = {name: tuple(c.type for c in schema.columns) for name, schema in self.schemas.items()}
+        same = all(self.types.get(name) == columns for name, columns in types.items())
+        if same and self.rules.keys() == self.circuit.sources:
             return self
-        return replace(self, circuit=compile_circuit([rule for _, rule in self.rules.values()], arities))
+        arities = {name: self.circuit.arities[name] for name in held}
+        circuit = compile_circuit([rule for _, rule in self.rules.values()], self.schemas, arities)
+        return replace(self, circuit=circuit, types=types)
 
 
 def _new_weight(old: int, change: int, mode: Mode) -> int:
@@ -128,10 +139,6 @@ def _new_weight(old: int, change: int, mode: Mode) -> int:
 def _weight_of(program: Program, id_: str) -> int:
     known = program.rules.get(id_)
     return known[0].weight if known else 0
-
-
-def _atoms(rule: Rule) -> Iterable[Atom]:
-    return (rule.head, *(literal for literal in rule.body if isinstance(literal, Atom)))
 
 
 def _check_size(rule: Rule) -> None:

@@ -15,7 +15,7 @@ import difflib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,17 +26,21 @@ from engine.errors import (
     TypeMismatchError,
     UnknownColumnError,
     UnknownRelationError,
+    UnsupportedFeatureError,
     ZedlogError,
 )
 from engine.language.schema import Schema
 from engine.language.syntax import Constant
 from engine.placement import Budget, Codes, Executed, Placement
+from engine.placements import make_placement
 from engine.program import Program
-from engine.resident.placement import ResidentPlacement
 from engine.staging import FactInput, Request, Staging, check_array
 from engine.symbols import SymbolTable
 from engine.transaction import Mode, RuleChange, Transaction, Tuple, Value, check_weight
 from engine.values import decode, encode_value, type_of
+
+if TYPE_CHECKING:
+    from engine.spark.session import SparkOptions, SparkSource
 
 Facts: TypeAlias = Mapping[str, "Sequence[tuple[Sequence[Value], int]] | npt.NDArray[np.int64]"]
 Rules: TypeAlias = Sequence[tuple[str, int]]
@@ -64,23 +68,40 @@ class Exported:
     epoch: int
 
 
+class Encoder:
+    """Constants to codes; `symbols` is where computed strings are interned too."""
+
+    def __init__(self, symbols: SymbolTable) -> None:
+        self.symbols = symbols
+
+    def __call__(self, constant: Constant) -> int:
+        return encode_value(constant.value, self.symbols)
+
+
 class Reasoner:
     """See the module.
 
-    placement: `auto` or `resident`. budget: what one epoch may take (`Budget`), by default no limit.
-    threads: for large joins, by default all cores.
+    placement: `auto`, `resident` or `spark`. budget: what one epoch may take (`Budget`), by default no limit.
+    threads: for large joins, by default all cores. spark: how a Spark placement gets its session, by default a local
+    one that starts with the first epoch; `close` stops what was started.
     """
 
     def __init__(
-        self, placement: str = "auto", budget: Budget | None = None, threads: int | None = None
+        self,
+        placement: str = "auto",
+        budget: Budget | None = None,
+        threads: int | None = None,
+        spark: SparkOptions | SparkSource | None = None,
     ) -> None:
-        if placement not in ("auto", "resident"):
-            raise InvalidRequestError(f'placement must be "auto" or "resident", not {placement!r}')
-        self._placement: Placement = ResidentPlacement(threads)
+        self._placement: Placement = make_placement(placement, threads, spark)
         self._budget = budget or Budget()
         self._symbols = SymbolTable()
         self._program = Program()
         self._epoch = 0
+
+    def close(self) -> None:
+        """Give back what the placement holds outside of this process; the reasoner must not be used any more."""
+        self._placement.close()
 
     # ---- changing
 
@@ -215,7 +236,15 @@ class Reasoner:
     def _execute(self, staging: Staging) -> tuple[Program, Executed]:
         program = staging.program.compiled(self._placement.relations())
         facts = staging.fact_deltas()
-        return program, self._placement.execute(program.circuit, facts, self._encode, self._budget)
+        for stratum in program.circuit.strata:
+            for fold in stratum.folds:
+                if fold.target in facts or self._placement.count(fold.target, "asserted"):
+                    raise UnsupportedFeatureError(
+                        f"{fold.target} is aggregated by its rules ({fold.function}), so it cannot hold facts too; "
+                        "assert them in a relation of their own and add a rule for it",
+                        relation=fold.target,
+                    )
+        return program, self._placement.execute(program.circuit, facts, Encoder(self._symbols), self._budget)
 
     def _record(self, program: Program, executed: Executed, mark: int, start: float) -> EpochRecord:
         """The record of the executed epoch. Relations that nothing mentions and that hold nothing leave the schemas."""
@@ -243,9 +272,6 @@ class Reasoner:
         self._placement.commit()
         self._program = program.without(set(program.schemas) - set(record.schemas))
         self._epoch = record.epoch
-
-    def _encode(self, constant: Constant) -> int:
-        return encode_value(constant.value, self._symbols)
 
     # ---- reading
 
@@ -358,9 +384,10 @@ class Reasoner:
         placement: str = "auto",
         budget: Budget | None = None,
         threads: int | None = None,
+        spark: SparkOptions | SparkSource | None = None,
     ) -> Reasoner:
         """A reasoner at `epoch` with these facts (codes, weights), rules and declarations; derives what follows."""
-        reasoner = cls(placement, None, threads)
+        reasoner = cls(placement, None, threads, spark)
         reasoner._symbols = SymbolTable(symbols)
         held = {name: schemas[name] for name in facts}
         known = Program(schemas=dict(schemas))
@@ -374,7 +401,7 @@ class Reasoner:
             .with_facts(held)
             .compiled(())
         )
-        reasoner._placement.execute(program.circuit, facts, reasoner._encode, Budget())
+        reasoner._placement.execute(program.circuit, facts, Encoder(reasoner._symbols), Budget())
         reasoner._placement.commit()
         reasoner._program = program
         reasoner._epoch = epoch

@@ -104,17 +104,40 @@ class Staging:
             program = program.with_facts(held)
         self._check_arities(program)
         sums = self._check_weights(request.mode, staged)
-        self.program = program
         for relation, codes, weights in sums:
             self._stage(relation, codes, weights)
+        emptied = {r for r, _, weights in sums if (weights < 0).any() and not self._asserted_after(r)}
+        if emptied:
+            # What only its facts have fixed is open again, as if they had never been there.
+            program = program.with_facts({r: s for r, s in held.items() if r not in emptied})
+        self.program = program
 
     def _held(self) -> dict[str, Schema]:
         """The relations that hold facts, or will."""
         return {
             name: schema
             for name, schema in self.program.schemas.items()
-            if name in self.facts or self._placement.count(name, "asserted")
+            if (self._asserted_after(name) if name in self.facts else self._placement.count(name, "asserted"))
         }
+
+    def _asserted_after(self, relation: str) -> int:
+        """How many tuples of the relation are asserted after what is staged."""
+        tally = self._tallies.get(relation) or self._tally(relation, self.facts[relation][0][0].shape[1])
+        rows = tally.all_rows()
+        before = self._placement.asserted(relation, tally.codes(rows))
+        after = before + tally.describe(rows)[0]
+        appeared = int(np.count_nonzero((before == 0) & (after > 0)))
+        return (
+            self._placement.count(relation, "asserted")
+            + appeared
+            - int(np.count_nonzero((before > 0) & (after == 0)))
+        )
+
+    def _tally(self, relation: str, arity: int) -> Relation:
+        tally = self._tallies[relation] = Relation(relation, arity)
+        for earlier, change in self.facts[relation]:
+            _push(tally, earlier, change)
+        return tally
 
     def _check_arities(self, program: Program) -> None:
         for name, schema in program.schemas.items():
@@ -203,11 +226,7 @@ class Staging:
         """The asserted weights, with what is staged."""
         weights = self._placement.asserted(relation, codes)
         if relation in self.facts:
-            tally = self._tallies.get(relation)
-            if tally is None:
-                tally = self._tallies[relation] = Relation(relation, codes.shape[1])
-                for earlier, change in self.facts[relation]:
-                    _push(tally, earlier, change)
+            tally = self._tallies.get(relation) or self._tally(relation, codes.shape[1])
             weights = weights + _tallied(tally, codes)
         return weights
 

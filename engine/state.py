@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.circuit.circuit import is_internal
 from engine.language.schema import ColumnType, Schema
 from engine.symbols import SymbolTable
 from engine.transaction import Tuple
@@ -19,6 +20,9 @@ def decoded_state(
     """`Placement.state()` with values for codes, and without empty parts; see `Reasoner.state`."""
     result: dict[str, Any] = {"facts": {}, "supports": {}, "entries": {}, "indexes": {}}
     for relation, parts in state.items():
+        if is_internal(relation):
+            # Its columns have no schema; what it is for shows in the relations of the text.
+            continue
         if relation not in schemas:
             # Nothing mentions it and it holds nothing; the placement drops it with the next circuit.
             assert not parts["supports"], f"{relation} holds tuples but has no schema: {parts}"

@@ -17,7 +17,7 @@ from engine.storage.snapshot import Snapshot
 def circuit_of(snapshot: Snapshot) -> Circuit:
     """The circuit of the snapshot's rules over its relations."""
     rules = [rule for info in snapshot.rules for rule in parse_rules(info.canonical)]
-    return compile_circuit(rules, {name: schema.arity for name, schema in snapshot.schemas.items()})
+    return compile_circuit(rules, snapshot.schemas)
 
 
 def circuit_json(snapshot: Snapshot) -> dict[str, Any]:

@@ -83,6 +83,7 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.UnsafeRuleError: 422,
     errors.DeclarationError: 422,
     errors.UnsupportedFeatureError: 422,
+    errors.StratificationError: 422,
     InvalidRequestError: 400,
     MalformedJsonError: 400,
     InvalidParameterError: 400,
@@ -104,6 +105,7 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.WeightOverflowError: 409,
     # The Idempotency-Key draft of the IETF asks for 422 when a key comes again with another payload.
     errors.IdempotencyConflictError: 422,
+    errors.EvaluationError: 422,
     errors.BudgetExceededError: 422,
     errors.StorageUnavailableError: 503,
     errors.EngineUnavailableError: 503,

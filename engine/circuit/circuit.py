@@ -1,43 +1,61 @@
 """The circuit: all that a placement needs to know to maintain a program, as plain data.
 
-In: the checked rules of weight > 0 and the arity of every relation. Out: strata in topological order with their
-rules' delta plans, and the demanded indexes, each once. Always: a rule stands in the stratum of its head; whatever a
-stratum reads is in it or below it.
+In: the checked rules of weight > 0 and the schemas of all relations. Out: strata in topological order with their
+core rules' delta plans and folds, and the demanded indexes, each once. Always: a rule stands in the stratum of its
+head; whatever a stratum reads is in it or below it, and what it negates or folds is below it, except that a fold
+with min or max may be recursive.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from engine.circuit.plan import CompiledRule, Demand, compile_rule
+from engine.circuit.normal import INTERNAL, CoreRule, Demand, Fold, Normal, normalise
+from engine.circuit.plan import CompiledRule, compile_rule
 from engine.circuit.strata import components
-from engine.language.syntax import Rule
+from engine.errors import StratificationError, UnsupportedFeatureError
+from engine.language.canonical import rule_id
+from engine.language.schema import Schema
+from engine.language.syntax import HeadAggregate, Rule
 
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
     """One strongly connected component. `recursive`: some rule of it reads a relation of it.
 
-    `signed`: entries may be negative (an aggregate in recursion); positive programs have none.
+    `folds`: by target; a stratum with a fold in place is `signed`, its entries may be negative.
     """
 
     relations: tuple[str, ...]
     rules: tuple[CompiledRule, ...]
     recursive: bool
-    signed: bool = False
+    folds: tuple[Fold, ...] = ()
+
+    @property
+    def signed(self) -> bool:
+        return any(not fold.sources for fold in self.folds)
 
     @property
     def reads(self) -> frozenset[str]:
-        """The relations of lower strata that the rules read."""
-        return frozenset(r for rule in self.rules for r in rule.body) - set(self.relations)
+        """The relations of lower strata that the rules and folds read."""
+        read = {r for rule in self.rules for r in rule.body} | {
+            s for fold in self.folds for s in fold.sources
+        }
+        return frozenset(read - set(self.relations))
+
+    @property
+    def shape(self) -> object:
+        """What must be the same for the stratum's state to go on: its members and how they are folded."""
+        return self.relations, tuple((f.target, f.function, f.place, f.type) for f in self.folds)
 
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """See the module. `arities` holds every relation, also those that no rule mentions.
+    """See the module. `arities` holds every relation, also those that no rule mentions, and internal ones.
 
-    `read_above`: the relations that a stratum above their own reads.
+    `read_above`: the relations that a stratum above their own reads. `sources`: the ids of the user's rules.
     """
 
     strata: tuple[Stratum, ...]
@@ -45,34 +63,136 @@ class Circuit:
     arities: Mapping[str, int]
     stratum_of: Mapping[str, Stratum] = field(repr=False)
     read_above: frozenset[str] = frozenset()
+    sources: frozenset[str] = frozenset()
 
     @property
     def rules(self) -> dict[str, CompiledRule]:
-        """All rules by id."""
+        """All core rules by id."""
         return {rule.id: rule for stratum in self.strata for rule in stratum.rules}
 
 
-def compile_circuit(rules: Iterable[Rule], arities: Mapping[str, int] | None = None) -> Circuit:
-    """The circuit of distinct `rules`; `arities` adds relations that no rule mentions."""
-    compiled = {rule.id: rule for rule in map(compile_rule, rules)}
-    found = dict(arities or {})
-    graph: dict[str, set[str]] = {relation: set() for relation in found}
+def is_internal(relation: str) -> bool:
+    """Whether the relation is one that only the circuit knows."""
+    return INTERNAL in relation
+
+
+def compile_circuit(
+    rules: Iterable[Rule], schemas: Mapping[str, Schema], held: Mapping[str, int] | None = None
+) -> Circuit:
+    """The circuit of distinct `rules` over relations with `schemas`.
+
+    `held`: further relations that hold tuples still, with their arity.
+
+    Raises:
+        StratificationError: a relation depends on its own negation, count, sum or mean; the cycle is named.
+        UnsupportedFeatureError: folds that do not fit together.
+    """
+    by_id = {rule_id(rule): rule for rule in rules}
+    normals = [normalise(rule, schemas) for _, rule in sorted(by_id.items())]
+    core = {rule.id: rule for normal in normals for rule in normal.rules}
+    folds = _folds(normals, core)
+    compiled = [compile_rule(rule) for _, rule in sorted(core.items())]
+    arities = {**(held or {}), **{name: schema.arity for name, schema in schemas.items()}}
+    graph: dict[str, set[str]] = {relation: set() for relation in arities}
     by_head: dict[str, list[CompiledRule]] = {}
-    for rule in sorted(compiled.values(), key=lambda rule: rule.id):
+    for rule in compiled:
         for atom in (rule.rule.head, *rule.atoms):
-            known = found.setdefault(atom.relation, atom.arity)
-            assert known == atom.arity, "infer_schemas checks arities"
+            arities.setdefault(atom.relation, atom.arity)
             graph.setdefault(atom.relation, set())
         graph[rule.head].update(rule.body)
         by_head.setdefault(rule.head, []).append(rule)
+    for fold in folds.values():
+        arities.setdefault(fold.target, fold.arity)
+        graph.setdefault(fold.target, set()).update(fold.sources)
     strata = []
     for members in components(graph):
         own = tuple(rule for relation in members for rule in by_head.get(relation, ()))
         recursive = any(set(rule.body) & set(members) for rule in own)
-        strata.append(Stratum(members, own, recursive))
-    demands = frozenset(d for rule in compiled.values() for plan in rule.plans for d in plan.demands)
+        own_folds = tuple(folds[relation] for relation in members if relation in folds)
+        stratum = Stratum(members, own, recursive, own_folds)
+        _check_stratified(stratum, graph)
+        strata.append(stratum)
+    demands = {demand for rule in compiled for plan in rule.plans for demand in plan.demands}
+    demands |= {demand for fold in folds.values() for demand in fold.demands}
     above = frozenset().union(*(stratum.reads for stratum in strata))
-    return Circuit(tuple(strata), demands, found, {r: s for s in strata for r in s.relations}, above)
+    stratum_of = {relation: stratum for stratum in strata for relation in stratum.relations}
+    return Circuit(tuple(strata), frozenset(demands), arities, stratum_of, above, frozenset(by_id))
 
 
 EMPTY = Circuit((), frozenset(), {}, {})
+
+
+def _folds(normals: Iterable[Normal], core: Mapping[str, CoreRule]) -> dict[str, Fold]:
+    """The folds by target; rules that feed one target agree on it."""
+    folds: dict[str, Fold] = {}
+    for normal in normals:
+        for fold in normal.folds:
+            known = folds.get(fold.target)
+            origin = normal.rules[-1].origin
+            if known is None:
+                folds[fold.target] = fold
+            elif (known.function, known.place) != (fold.function, fold.place):
+                raise UnsupportedFeatureError(
+                    f"the rules of {fold.target} aggregate in different ways: {known.function} in column "
+                    f"{known.place + 1}, and {fold.function} in column {fold.place + 1}",
+                    text=origin.text,
+                    span=origin.head.span,
+                )
+            else:
+                sources = tuple(dict.fromkeys((*known.sources, *fold.sources)))
+                folds[fold.target] = Fold(
+                    fold.target, fold.arity, fold.function, fold.place, known.type or fold.type, sources
+                )
+    for rule in core.values():
+        target = folds.get(rule.head.relation)
+        if target is not None and (target.sources or not _feeds(rule)):
+            raise UnsupportedFeatureError(
+                f"{target.target} is aggregated by one of its rules, so every rule of it must aggregate",
+                text=rule.origin.text,
+                span=rule.origin.head.span,
+            )
+    return folds
+
+
+def _feeds(rule: CoreRule) -> bool:
+    """Whether a rule of a relation that is folded in place aggregates, as its user wrote it."""
+    return is_internal(rule.head.relation) or any(
+        isinstance(t, HeadAggregate) for t in rule.origin.head.terms
+    )
+
+
+def _check_stratified(stratum: Stratum, graph: Mapping[str, set[str]]) -> None:
+    """No relation of the stratum depends on its own negation, or on a fold of itself other than min and max."""
+    members = set(stratum.relations)
+    for rule in stratum.rules:
+        for relation in sorted(rule.negated & members):
+            raise _cycle(rule.rule.origin, rule.head, relation, "negation", members, graph)
+    for fold in stratum.folds:
+        for source in sorted(set(fold.sources) & members):
+            feeding = next(rule for rule in stratum.rules if rule.head == source)
+            raise _cycle(feeding.rule.origin, fold.target, source, f"{fold.function}", members, graph)
+
+
+def _cycle(
+    origin: Rule, head: str, below: str, how: str, members: set[str], graph: Mapping[str, set[str]]
+) -> StratificationError:
+    """The error, with the shortest way from the relation below back to the head."""
+    came_from: dict[str, str] = {}
+    todo = deque([below])
+    while todo and head not in came_from and below != head:
+        node = todo.popleft()
+        for other in sorted(graph[node] & members):
+            if other not in came_from and other != below:
+                came_from[other] = node
+                todo.append(other)
+    path = [head]
+    while path[-1] != below:
+        path.append(came_from[path[-1]])
+    cycle = [name for name in reversed(path) if not is_internal(name)]
+    # Begin at the relation whose rule it is, as far as it is on the cycle.
+    at = cycle.index(origin.head.relation) if origin.head.relation in cycle else 0
+    cycle = cycle[at:] + cycle[:at]
+    text = " -> ".join([*cycle, cycle[0]])
+    return StratificationError(
+        f"{cycle[0]} depends on itself through {how}: {text}", text=origin.text, span=origin.span, cycle=cycle
+    )

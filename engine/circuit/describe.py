@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from engine.circuit.circuit import Circuit, Stratum
-from engine.circuit.plan import CompiledRule, Extend, Plan, Source, Step
-from engine.language.canonical import format_rule, format_term
-from engine.language.syntax import Constant
+from engine.circuit.normal import Fold
+from engine.circuit.plan import Absent, Check, CompiledRule, Extend, Let, Plan, Source, Step, Where
+from engine.language.canonical import format_literal, format_rule, format_term
+from engine.language.syntax import Constant, Rule
 
 
 def to_json(circuit: Circuit) -> dict[str, Any]:
@@ -30,12 +32,19 @@ def to_mermaid(circuit: Circuit) -> str:
         title = "recursive stratum" if stratum.recursive else "stratum"
         lines.append(f'  subgraph s{number}["{title} {number}"]')
         lines += [f'    {names[r]}["{r}/{circuit.arities[r]}"]' for r in stratum.relations]
-        lines += [f'    {rule.id}(["{_escaped(format_rule(rule.rule))}"])' for rule in stratum.rules]
+        lines += [f'    {_node(rule.id)}(["{_escaped(_text(rule))}"])' for rule in stratum.rules]
         lines.append("  end")
     for stratum in circuit.strata:
         for rule in stratum.rules:
-            lines += [f"  {names[relation]} --> {rule.id}" for relation in dict.fromkeys(rule.body)]
-            lines.append(f"  {rule.id} --> {names[rule.head]}")
+            negated = rule.negated
+            for relation in dict.fromkeys(rule.body):
+                arrow = "-. not .->" if relation in negated else "-->"
+                lines.append(f"  {names[relation]} {arrow} {_node(rule.id)}")
+            lines.append(f"  {_node(rule.id)} --> {names[rule.head]}")
+        for fold in stratum.folds:
+            lines += [
+                f"  {names[source]} -- {fold.function} --> {names[fold.target]}" for source in fold.sources
+            ]
     return "\n".join(lines) + "\n"
 
 
@@ -44,16 +53,19 @@ def to_text(circuit: Circuit) -> str:
     lines = []
     for number, stratum in enumerate(circuit.strata):
         kind = "recursive" if stratum.recursive else "not recursive"
-        if not stratum.rules:
+        if not stratum.rules and not stratum.folds:
             lines.append(f"stratum {number}: {', '.join(stratum.relations)} (facts only)")
             continue
         lines.append(f"stratum {number}: {', '.join(stratum.relations)} ({kind})")
         for rule in stratum.rules:
-            lines.append(f"  {rule.id}  {format_rule(rule.rule)}")
+            lines.append(f"  {rule.id}  {_text(rule)}")
             for plan in rule.plans:
-                lines.append(
-                    f"    d{plan.start.relation} (atom {plan.start.atom + 1}): " + " -> ".join(_parts(plan))
-                )
+                sign = "-d" if plan.start.negated else "d"
+                begin = f"    {sign}{plan.start.relation} (atom {plan.start.atom + 1}): "
+                lines.append(begin + " -> ".join(_parts(plan)))
+        for fold in stratum.folds:
+            below = f"over {', '.join(fold.sources)}" if fold.sources else "in place, height by height"
+            lines.append(f"  {fold.target}: {fold.function} in column {fold.place + 1}, {below}")
     users = _users(circuit)
     lines.append(f"indexes: {len(users)}" if users else "indexes: none")
     for demand, plans in users:
@@ -71,11 +83,28 @@ def _stratum(number: int, stratum: Stratum) -> dict[str, Any]:
         "recursive": stratum.recursive,
         "reads": sorted(stratum.reads),
         "rules": [_rule(rule) for rule in stratum.rules],
+        "folds": [_fold(fold) for fold in stratum.folds],
     }
 
 
+def _fold(fold: Fold) -> dict[str, Any]:
+    """`sources` is empty for a fold in place: over the target's own supported tuples."""
+    return {
+        "target": fold.target,
+        "function": fold.function,
+        "column": fold.place,
+        "group": list(fold.group),
+        "sources": list(fold.sources),
+    }
+
+
+def _text(rule: CompiledRule) -> str:
+    """The core rule as text; internal names show as they are."""
+    return format_rule(Rule(rule.rule.head, rule.rule.body))
+
+
 def _rule(rule: CompiledRule) -> dict[str, Any]:
-    return {"id": rule.id, "rule": format_rule(rule.rule), "plans": [_plan(plan) for plan in rule.plans]}
+    return {"id": rule.id, "rule": _text(rule), "plans": [_plan(plan) for plan in rule.plans]}
 
 
 def _plan(plan: Plan) -> dict[str, Any]:
@@ -84,6 +113,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "start": {
             "atom": start.atom,
             "relation": start.relation,
+            "negated": start.negated,
             "constants": {str(column): _source(constant) for column, constant in start.constants},
             "equal": [list(pair) for pair in start.equal],
             "variables": dict(start.variables),
@@ -94,42 +124,73 @@ def _plan(plan: Plan) -> dict[str, Any]:
 
 
 def _step(step: Step) -> dict[str, Any]:
-    common = {
-        "atom": step.atom,
-        "relation": step.relation,
-        "sees": "new" if step.before else "old",
-        "key": {str(column): _source(source) for column, source in step.key},
-        "carry": list(step.carry),
-    }
-    if not isinstance(step, Extend):
-        return {"operator": "check", **common}
-    kept = dict(step.kept)
-    equal = [list(pair) for pair in step.equal]
-    return {"operator": "join", **common, "equal": equal, "keep": kept, "consolidate": step.consolidate}
+    match step:
+        case Let():
+            return {
+                "operator": "let",
+                "name": step.name,
+                "term": format_term(step.term),
+                "carry": list(step.carry),
+            }
+        case Where():
+            return {
+                "operator": "where",
+                "condition": format_literal(step.condition),
+                "carry": list(step.carry),
+            }
+        case Check() | Absent() | Extend():
+            common = {
+                "operator": {Check: "check", Absent: "absent", Extend: "join"}[type(step)],
+                "atom": step.atom,
+                "relation": step.relation,
+                "sees": "new" if step.before else "old",
+                "key": {str(column): _source(source) for column, source in step.key},
+                "carry": list(step.carry),
+            }
+            if not isinstance(step, Extend):
+                return common
+            equal = [list(pair) for pair in step.equal]
+            return {**common, "equal": equal, "keep": dict(step.kept), "consolidate": step.consolidate}
 
 
 def _users(circuit: Circuit) -> list[tuple[Any, list[str]]]:
-    """Each demanded index with the plans (rule id and atom) that use it."""
+    """Each demanded index with the plans (rule id and atom) and folds (their target) that use it."""
     users: dict[Any, list[str]] = {}
     for rule in circuit.rules.values():
         for plan in rule.plans:
             for demand in dict.fromkeys(plan.demands):
                 users.setdefault(demand, []).append(f"{rule.id}/{plan.start.atom}")
+    for stratum in circuit.strata:
+        for fold in stratum.folds:
+            for demand in fold.demands:
+                users.setdefault(demand, []).append(f"fold {fold.target}")
     return sorted(users.items(), key=lambda pair: (pair[0].relation, pair[0].columns))
 
 
 def _parts(plan: Plan) -> list[str]:
-    parts = []
-    for step in plan.steps:
-        key = ", ".join(f"{column + 1}={_source(source)}" for column, source in step.key)
-        verb = "join" if isinstance(step, Extend) else "check"
-        summed = ", summed up" if isinstance(step, Extend) and step.consolidate else ""
-        parts.append(f"{verb} {step.relation}({key}{summed})")
-    return [*parts, f"{plan.head}({', '.join(map(_source, plan.columns))})"]
+    return [*map(_part, plan.steps), f"{plan.head}({', '.join(map(_source, plan.columns))})"]
+
+
+def _part(step: Step) -> str:
+    match step:
+        case Let():
+            return f"let {step.name} = {format_term(step.term)}"
+        case Where():
+            return f"where {format_literal(step.condition)}"
+        case Check() | Absent() | Extend():
+            key = ", ".join(f"{column + 1}={_source(source)}" for column, source in step.key)
+            verb = {Check: "check", Absent: "absent", Extend: "join"}[type(step)]
+            summed = ", summed up" if isinstance(step, Extend) and step.consolidate else ""
+            return f"{verb} {step.relation}({key}{summed})"
 
 
 def _source(source: Source) -> str:
     return format_term(source) if isinstance(source, Constant) else source
+
+
+def _node(rule_id: str) -> str:
+    """A rule id as the name of a node, which may hold letters, digits and `_` only."""
+    return re.sub(r"\W", "_", rule_id)
 
 
 def _escaped(text: str) -> str:

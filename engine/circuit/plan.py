@@ -1,41 +1,39 @@
 """Delta plans: how the change of one body atom becomes a change of the head.
 
-In: a checked rule. Out: one `Plan` for each body atom. A plan starts from the changed tuples of its atom and extends
-the bindings by the other atoms, the one that binds most first; it ends at the head. For a body a, b the plans
-together compute `da * b + a * db + da * db` (DBSP, Budiu et al., VLDB 2023, section 4: the incremental join), where a
-step's `before` says whether its atom stands before the starting one in the rule: then it sees the batch applied.
+In: a core rule. Out: one `Plan` for each atom of the body, negated ones too. A plan starts from the changed tuples of
+its atom and extends the bindings by the other literals: conditions and negated atoms as soon as their variables are
+bound, atoms in the order that binds most first; it ends at the head. For a body a, b the plans together compute
+`da * b + a * db + da * db` (DBSP, Budiu et al., VLDB 2023, section 4: the incremental join), where a step's `before`
+says whether its atom stands before the starting one in the rule: then it sees the batch applied. A tuple that appears
+in a negated relation takes derivations away: its plan starts with the weights turned round.
 
 Plans are plain data without codes or arrays; both placements execute them, and `GET /v1/circuit` shows them. They are
-validated while they are built: each step knows every variable that it uses. Negation, computed values and aggregates
-are further kinds of `Step`; the language refuses them until a placement executes them.
+validated while they are built: each step knows every variable that it uses.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 
-from engine.language.canonical import rule_id
-from engine.language.syntax import Atom, Constant, Rule, Variable
+from engine.circuit.normal import CoreRule, Demand
+from engine.language.syntax import Atom, Comparison, Constant, Literal, Negation, Term, Variable, walk
 
 Source = str | Constant
 """Where a column's value comes from: the variable of that name, or a constant."""
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
-    """An index that some plan needs: `relation` by the codes of `columns` (ascending)."""
-
-    relation: str
-    columns: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Start:
-    """The changed tuples of body atom `atom` that fit its constants and repeated variables."""
+    """The changed tuples of literal `atom` that fit its constants and repeated variables.
+
+    `negated`: the atom is, and a tuple that appears counts -1.
+    """
 
     atom: int
     relation: str
+    negated: bool
     constants: tuple[tuple[int, Constant], ...]
     equal: tuple[tuple[int, int], ...]
     variables: tuple[tuple[str, int], ...]
@@ -74,7 +72,35 @@ class Check:
     carry: tuple[str, ...]
 
 
-Step = Extend | Check
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A negated atom: keep the bindings whose tuple is not there. Needs no index."""
+
+    atom: int
+    relation: str
+    before: bool
+    key: tuple[tuple[int, Source], ...]
+    carry: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """Bind `name` to the value of a term over bound variables."""
+
+    name: str
+    term: Term
+    carry: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Keep the bindings that satisfy a condition on bound variables."""
+
+    condition: Comparison
+    carry: tuple[str, ...]
+
+
+Step = Extend | Check | Absent | Let | Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +116,9 @@ class Plan:
     def __post_init__(self) -> None:
         known = {name for name, _ in self.start.variables}
         for step in self.steps:
-            _require(known, {source for _, source in step.key if isinstance(source, str)})
+            _require(known, _used_by(step))
             _require(known, set(step.carry))
-            known = set(step.carry)
-            if isinstance(step, Extend):
-                known |= {name for name, _ in step.kept}
+            known = set(step.carry) | set(_bound_by(step))
         _require(known, {source for source in self.columns if isinstance(source, str)})
 
     @property
@@ -104,11 +128,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """A rule with the atoms of its body and its plans, one for each atom, in the order of the body."""
+    """A core rule with its plans, one for each atom of the body, in the order of the body."""
 
     id: str
-    rule: Rule
-    atoms: tuple[Atom, ...]
+    rule: CoreRule
     plans: tuple[Plan, ...]
 
     @property
@@ -117,94 +140,186 @@ class CompiledRule:
 
     @property
     def body(self) -> tuple[str, ...]:
-        return tuple(atom.relation for atom in self.atoms)
+        """The relations that the rule reads, also those that it negates."""
+        return tuple(plan.start.relation for plan in self.plans)
+
+    @property
+    def atoms(self) -> tuple[Atom, ...]:
+        """The atoms of the body, also the negated ones."""
+        return tuple(atom for atom, _ in _atoms(self.rule))
+
+    @property
+    def negated(self) -> frozenset[str]:
+        """The relations that the rule negates."""
+        return frozenset(atom.relation for atom, negated in _atoms(self.rule) if negated)
 
 
 def _require(known: set[str], used: set[str]) -> None:
     assert used <= known, f"a plan uses unbound variables: {sorted(used - known)}"
 
 
+def _used_by(step: Step) -> set[str]:
+    match step:
+        case Let():
+            return _names(step.term)
+        case Where():
+            return _names(step.condition)
+        case _:
+            return {source for _, source in step.key if isinstance(source, str)}
+
+
+def _bound_by(step: Step) -> tuple[str, ...]:
+    match step:
+        case Extend():
+            return tuple(name for name, _ in step.kept)
+        case Let():
+            return (step.name,)
+        case _:
+            return ()
+
+
+def _atoms(rule: CoreRule) -> list[tuple[Atom, bool]]:
+    """The atoms of the body, each with whether it is negated."""
+    return [
+        (literal.atom, True) if isinstance(literal, Negation) else (literal, False)
+        for literal in rule.body
+        if not isinstance(literal, Comparison)
+    ]
+
+
 @lru_cache(maxsize=4096)
-def compile_rule(rule: Rule) -> CompiledRule:
-    """The delta plans of a rule that `check_rule` has passed."""
-    atoms = tuple(literal for literal in rule.body if isinstance(literal, Atom))
-    assert len(atoms) == len(rule.body), "the language lets only atoms through"
-    name = rule_id(rule)
-    return CompiledRule(name, rule, atoms, tuple(_plan(name, rule.head, atoms, i) for i in range(len(atoms))))
+def compile_rule(rule: CoreRule) -> CompiledRule:
+    """The delta plans of a core rule."""
+    starts = [i for i, literal in enumerate(rule.body) if not isinstance(literal, Comparison)]
+    return CompiledRule(rule.id, rule, tuple(_Planner(rule, start).plan() for start in starts))
 
 
-def _plan(name: str, head: Atom, atoms: tuple[Atom, ...], start: int) -> Plan:
-    columns = tuple(_source(term) for term in head.terms)
-    order = _order(atoms, start)
-    # What is still needed after each step, from the end: the head, then the keys of the steps to come.
-    needed = [{source for source in columns if isinstance(source, str)}]
-    for i in reversed(order):
-        needed.append(needed[-1] | _variables(atoms[i]))
-    needed.reverse()
-    first = atoms[start]
-    bound = {name: column for column, name in reversed(list(_named(first)))}
-    equal = tuple((bound[name], column) for column, name in _named(first) if bound[name] != column)
-    known = [name for name in _in_order(columns, bound) if name in needed[0]]
-    begin = Start(
-        start,
-        first.relation,
-        tuple((c, term) for c, term in enumerate(first.terms) if isinstance(term, Constant)),
-        equal,
-        tuple((name, bound[name]) for name in known),
+class _Planner:
+    """Builds the plan that starts at one literal."""
+
+    def __init__(self, rule: CoreRule, start: int) -> None:
+        self._rule = rule
+        self._start = start
+        self._columns = tuple(_source(term) for term in rule.head.terms)
+        # Atoms are numbered without the conditions, as everywhere outside of this module.
+        self._numbers: dict[int, int] = {}
+        for i, literal in enumerate(rule.body):
+            if not isinstance(literal, Comparison):
+                self._numbers[i] = len(self._numbers)
+
+    def plan(self) -> Plan:
+        first = self._rule.body[self._start]
+        atom = first.atom if isinstance(first, Negation) else first
+        assert isinstance(atom, Atom), "a plan starts at an atom"
+        order = self._order(atom)
+        # What is still needed after each step, from the end: the head, then what the steps to come use.
+        needed = [{source for source in self._columns if isinstance(source, str)}]
+        for i in reversed(order):
+            needed.append(needed[-1] | _names(self._rule.body[i]))
+        needed.reverse()
+        bound = {name: column for column, name in reversed(_named(atom))}
+        known = [name for name in _in_order(self._columns, bound) if name in needed[0]]
+        begin = Start(
+            self._numbers[self._start],
+            atom.relation,
+            isinstance(first, Negation),
+            tuple((c, term) for c, term in enumerate(atom.terms) if isinstance(term, Constant)),
+            tuple((bound[name], column) for column, name in _named(atom) if bound[name] != column),
+            tuple((name, bound[name]) for name in known),
+        )
+        steps: list[Step] = []
+        for place, i in enumerate(order):
+            step = self._step(i, known, needed[place + 1])
+            steps.append(step)
+            known = [*step.carry, *_bound_by(step)]
+        return Plan(self._rule.id, begin, tuple(steps), self._rule.head.relation, self._columns)
+
+    def _order(self, start: Atom) -> list[int]:
+        """The other literals: what needs no look-up as soon as it can be, then the atom that binds most."""
+        body = self._rule.body
+        known = _names(start)
+        left = [i for i in range(len(body)) if i != self._start]
+        order = []
+        while left:
+            ready = next((i for i in left if self._is_ready(body[i], known)), None)
+            if ready is None:
+                atoms = [
+                    (i, literal) for i, literal in enumerate(body) if i in left and isinstance(literal, Atom)
+                ]
+                assert atoms, "check_rule passes only rules whose literals can all be bound"
+                ready = max(atoms, key=lambda pair, known=frozenset(known): _rank(pair[1], known))[0]  # type: ignore[misc]
+            order.append(ready)
+            left.remove(ready)
+            known |= _names(body[ready])
+        return order
+
+    @staticmethod
+    def _is_ready(literal: Literal, known: set[str]) -> bool:
+        if isinstance(literal, Atom):
+            return False
+        missing = _names(literal) - known
+        return not missing or (isinstance(literal, Comparison) and _equation(literal, known) is not None)
+
+    def _step(self, i: int, known: list[str], needed: set[str]) -> Step:
+        literal = self._rule.body[i]
+        carry = tuple(name for name in known if name in needed)
+        match literal:
+            case Comparison():
+                equation = _equation(literal, set(known))
+                if equation is None:
+                    return Where(literal, carry)
+                return Let(equation[0], equation[1], carry)
+            case Negation():
+                return Absent(
+                    self._numbers[i], literal.atom.relation, i < self._start, _key(literal.atom, known), carry
+                )
+            case Atom():
+                return self._join(literal, i, known, needed, carry)
+
+    def _join(self, atom: Atom, i: int, known: list[str], needed: set[str], carry: tuple[str, ...]) -> Step:
+        key = _key(atom, known)
+        number, before = self._numbers[i], i < self._start
+        if len(key) == atom.arity:
+            return Check(number, atom.relation, before, key, carry)
+        new: dict[str, int] = {}
+        equal: list[tuple[int, int]] = []
+        dropped = len(carry) < len(known)
+        for column, term in enumerate(atom.terms):
+            if isinstance(term, Variable) and term.name not in known:
+                if term.name in new:
+                    equal.append((new[term.name], column))
+                else:
+                    new[term.name] = column
+                    dropped = dropped or term.name not in needed
+            elif not isinstance(term, Variable | Constant):
+                dropped = True
+        kept = tuple((name, new[name]) for name in _in_order(self._columns, new) if name in needed)
+        return Extend(number, atom.relation, before, key, tuple(equal), carry, kept, dropped)
+
+
+def _rank(atom: Atom, known: frozenset[str]) -> tuple[bool, bool, int, int]:
+    """A fully bound atom before all, then one that is connected, then the one with most columns bound."""
+    bound = len(_key(atom, known))
+    return bound == atom.arity, bool(_names(atom) & known), bound, bound - atom.arity
+
+
+def _key(atom: Atom, known: Iterable[str]) -> tuple[tuple[int, Source], ...]:
+    """The columns of an atom whose value is known, with where it comes from."""
+    return tuple(
+        (column, _source(term))
+        for column, term in enumerate(atom.terms)
+        if isinstance(term, Constant) or (isinstance(term, Variable) and term.name in known)
     )
-    steps: list[Step] = []
-    for place, i in enumerate(order):
-        step, known = _step(atoms[i], i, i < start, known, needed[place + 1], columns)
-        steps.append(step)
-    return Plan(name, begin, tuple(steps), head.relation, columns)
 
 
-def _step(
-    atom: Atom, i: int, before: bool, known: list[str], needed: set[str], head: tuple[Source, ...]
-) -> tuple[Step, list[str]]:
-    key: list[tuple[int, Source]] = []
-    new: dict[str, int] = {}
-    equal: list[tuple[int, int]] = []
-    dropped = False
-    for column, term in enumerate(atom.terms):
-        if isinstance(term, Constant):
-            key.append((column, term))
-        elif isinstance(term, Variable):
-            if term.name in known:
-                key.append((column, term.name))
-            elif term.name in new:
-                equal.append((new[term.name], column))
-            else:
-                new[term.name] = column
-                dropped = dropped or term.name not in needed
-        else:
-            dropped = True
-    carry = tuple(name for name in known if name in needed)
-    if len(key) == atom.arity:
-        return Check(i, atom.relation, before, tuple(key), carry), list(carry)
-    kept = [(name, new[name]) for name in _in_order(head, new) if name in needed]
-    dropped = dropped or len(carry) < len(known)
-    step = Extend(i, atom.relation, before, tuple(key), tuple(equal), carry, tuple(kept), dropped)
-    return step, [*carry, *(name for name, _ in kept)]
-
-
-def _order(atoms: tuple[Atom, ...], start: int) -> list[int]:
-    """The other atoms, the one with most columns bound first; a fully bound one before all; ties by the text."""
-    known = _variables(atoms[start])
-    left = [i for i in range(len(atoms)) if i != start]
-    order = []
-    while left:
-        best = max(left, key=partial(_rank_of, atoms, frozenset(known)))
-        order.append(best)
-        left.remove(best)
-        known |= _variables(atoms[best])
-    return order
-
-
-def _rank_of(atoms: tuple[Atom, ...], known: frozenset[str], i: int) -> tuple[bool, bool, int, int]:
-    atom = atoms[i]
-    bound = sum(isinstance(t, Constant) or (isinstance(t, Variable) and t.name in known) for t in atom.terms)
-    return bound == atom.arity, bool(_variables(atom) & known), bound, bound - atom.arity
+def _equation(literal: Comparison, known: set[str]) -> tuple[str, Term] | None:
+    """(variable, term) where the literal is an equation that binds a new variable to a term of known ones."""
+    if literal.operator != "=":
+        return None
+    for target, term in ((literal.left, literal.right), (literal.right, literal.left)):
+        if isinstance(target, Variable) and target.name not in known and _names(term) <= known:
+            return target.name, term
+    return None
 
 
 def _source(term: object) -> Source:
@@ -218,8 +333,9 @@ def _named(atom: Atom) -> list[tuple[int, str]]:
     return [(column, term.name) for column, term in enumerate(atom.terms) if isinstance(term, Variable)]
 
 
-def _variables(atom: Atom) -> set[str]:
-    return {name for _, name in _named(atom)}
+def _names(node: Literal | Term) -> set[str]:
+    """The variables of a literal or a term without aggregates."""
+    return {part.name for part in walk(node) if isinstance(part, Variable)}
 
 
 def _in_order(head: tuple[Source, ...], bound: dict[str, int]) -> list[str]:

@@ -44,7 +44,7 @@ _FEATURES: dict[type, Feature] = {
     HeadAggregate: Feature.HEAD_AGGREGATE,
 }
 
-SUPPORTED: frozenset[Feature] = frozenset()
+SUPPORTED: frozenset[Feature] = frozenset(Feature)
 
 
 def check_supported(rule: Rule, supported: frozenset[Feature] = SUPPORTED) -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from engine.circuit.plan import CompiledRule, Extend, Plan, Source, Step
+from engine.circuit.plan import Absent, Check, CompiledRule, Extend, Let, Plan, Source, Step, Where
+from engine.expressions import Condition, Expression, compile_condition, compile_term
+from engine.language.schema import ColumnType
 from engine.language.syntax import Constant
 from engine.resident.layout import I64
 
-Encode = Callable[[Constant], int]
+Types = Mapping[str, ColumnType | None]
 
 
 @dataclass(frozen=True, slots=True)
 class BoundStart:
-    """`trivial`: the table is the batch itself."""
+    """`trivial`: the table is the batch itself. `sign`: -1 for a negated atom."""
 
     relation: str
+    sign: int
     constants: I64  # [n, 2] column, code
     equal: I64  # [n, 2] columns
     columns: I64
@@ -27,13 +30,14 @@ class BoundStart:
 
 @dataclass(frozen=True, slots=True)
 class BoundStep:
-    """One step. `columns`: the index's columns, or None for a check of whole tuples.
+    """A look-up. `columns`: the index's columns, or None for whole tuples; `absent`: of a negated atom.
 
     `lossless`: every payload column is kept, so that one binding alone has no equal derivations.
     """
 
     relation: str
     before: bool
+    absent: bool
     columns: tuple[int, ...] | None
     every_column: tuple[int, ...]
     sources: I64  # column of the bindings, or -1 - place in `constants`
@@ -47,84 +51,140 @@ class BoundStep:
 
 
 @dataclass(frozen=True, slots=True)
+class BoundLet:
+    """A new last column, computed from others; `known` names the columns of the bindings."""
+
+    expression: Expression
+    known: tuple[str, ...]
+    carry: I64
+
+
+@dataclass(frozen=True, slots=True)
+class BoundWhere:
+    """A condition on the bindings; `known` names their columns."""
+
+    condition: Condition
+    known: tuple[str, ...]
+    carry: I64
+
+
+AnyStep = BoundStep | BoundLet | BoundWhere
+
+
+@dataclass(frozen=True, slots=True)
 class BoundPlan:
     """`sources` and `constants` make the head from the last bindings; None: they are the head."""
 
     plan: Plan
+    rule: CompiledRule
     start: BoundStart
-    steps: tuple[BoundStep, ...]
+    steps: tuple[AnyStep, ...]
     head: str
     sources: I64 | None
     constants: I64
 
 
-def bind_rule(rule: CompiledRule, arities: dict[str, int], encode: Encode) -> tuple[BoundPlan, ...]:
-    """The bound plans of a rule, one for each body atom."""
-    return tuple(_bind(plan, arities, encode) for plan in rule.plans)
+def bind_rule(
+    rule: CompiledRule, arities: Mapping[str, int], encode: Callable[[Constant], int]
+) -> tuple[BoundPlan, ...]:
+    """The bound plans of a rule, one for each atom of its body."""
+    return tuple(_bind(rule, plan, arities, encode) for plan in rule.plans)
 
 
-def _bind(plan: Plan, arities: dict[str, int], encode: Encode) -> BoundPlan:
+def _bind(
+    rule: CompiledRule, plan: Plan, arities: Mapping[str, int], encode: Callable[[Constant], int]
+) -> BoundPlan:
     start = plan.start
     columns = [column for _, column in start.variables]
-    trivial = not start.constants and not start.equal and columns == list(range(arities[start.relation]))
+    trivial = (
+        not start.constants
+        and not start.equal
+        and not start.negated
+        and columns == list(range(arities[start.relation]))
+    )
     bound_start = BoundStart(
         start.relation,
+        -1 if start.negated else 1,
         _pairs([(column, encode(constant)) for column, constant in start.constants]),
         _pairs(start.equal),
         np.array(columns, np.int64),
         trivial,
     )
+    types = dict(rule.rule.types)
     known = [name for name, _ in start.variables]
-    steps = []
+    steps: list[AnyStep] = []
     for step in plan.steps:
-        steps.append(_bind_step(step, known, arities[step.relation], encode))
-        known = (
-            [*step.carry, *(name for name, _ in step.kept)] if isinstance(step, Extend) else list(step.carry)
-        )
+        steps.append(_bind_step(step, known, arities, types, encode))
+        new = [name for name, _ in step.kept] if isinstance(step, Extend) else []
+        known = [*step.carry, *new, *([step.name] if isinstance(step, Let) else [])]
     sources, constants = _sources(plan.columns, known, encode)
     is_head = sources.tolist() == list(range(len(known)))
-    return BoundPlan(plan, bound_start, tuple(steps), plan.head, None if is_head else sources, constants)
-
-
-def _bind_step(step: Step, known: Sequence[str], arity: int, encode: Encode) -> BoundStep:
-    sources, constants = _sources([source for _, source in step.key], known, encode)
-    carry = np.array([known.index(name) for name in step.carry], np.int64)
-    every = tuple(range(arity))
-    if not isinstance(step, Extend):
-        empty = np.empty(0, np.int64)
-        return BoundStep(
-            step.relation,
-            step.before,
-            None,
-            every,
-            sources,
-            constants,
-            carry,
-            empty,
-            _pairs([]),
-            (),
-            False,
-            True,
-        )
-    key = step.demand.columns
-    place = {column: i for i, column in enumerate(c for c in every if c not in key)}
-    return BoundStep(
-        step.relation,
-        step.before,
-        key,
-        every,
-        sources,
-        constants,
-        carry,
-        np.array([place[column] for _, column in step.kept], np.int64),
-        _pairs([(place[a], place[b]) for a, b in step.equal]),
-        tuple(column for _, column in step.kept),
-        step.consolidate,
-        len(step.kept) + len(step.equal) == len(place),
+    return BoundPlan(
+        plan, rule, bound_start, tuple(steps), plan.head, None if is_head else sources, constants
     )
 
 
-def _sources(wanted: Sequence[Source], known: Sequence[str], encode: Encode) -> tuple[I64, I64]:
+def _bind_step(
+    step: Step,
+    known: Sequence[str],
+    arities: Mapping[str, int],
+    types: Types,
+    encode: Callable[[Constant], int],
+) -> AnyStep:
+    carry = np.array([known.index(name) for name in step.carry], np.int64)
+    match step:
+        case Let():
+            return BoundLet(compile_term(step.term, types), tuple(known), carry)
+        case Where():
+            return BoundWhere(compile_condition(step.condition, types), tuple(known), carry)
+        case Check() | Absent():
+            sources, constants = _sources([source for _, source in step.key], known, encode)
+            every = tuple(range(arities[step.relation]))
+            return BoundStep(
+                relation=step.relation,
+                before=step.before,
+                absent=isinstance(step, Absent),
+                columns=None,
+                every_column=every,
+                sources=sources,
+                constants=constants,
+                carry=carry,
+                payload=np.empty(0, np.int64),
+                equal=_pairs([]),
+                kept_columns=(),
+                consolidate=False,
+                lossless=True,
+            )
+        case Extend():
+            return _bind_join(step, known, arities[step.relation], carry, encode)
+
+
+def _bind_join(
+    step: Extend, known: Sequence[str], arity: int, carry: I64, encode: Callable[[Constant], int]
+) -> BoundStep:
+    sources, constants = _sources([source for _, source in step.key], known, encode)
+    key = step.demand.columns
+    place = {column: i for i, column in enumerate(c for c in range(arity) if c not in key)}
+    return BoundStep(
+        relation=step.relation,
+        before=step.before,
+        absent=False,
+        columns=key,
+        every_column=tuple(range(arity)),
+        sources=sources,
+        constants=constants,
+        carry=carry,
+        payload=np.array([place[column] for _, column in step.kept], np.int64),
+        equal=_pairs([(place[a], place[b]) for a, b in step.equal]),
+        kept_columns=tuple(column for _, column in step.kept),
+        consolidate=step.consolidate,
+        lossless=len(step.kept) + len(step.equal) == len(place),
+    )
+
+
+def _sources(
+    wanted: Sequence[Source], known: Sequence[str], encode: Callable[[Constant], int]
+) -> tuple[I64, I64]:
     constants: list[int] = []
     sources = []
     for source in wanted:

@@ -524,3 +524,48 @@ def check(r, table, heights, weights, sources, constants, carry, use_heights, si
             n += 1
             entry = r.entries[entry]["next"]
     return out[:n], out_heights[:n], out_weights[:n]
+
+
+@numba.njit(BINDINGS(RELATION, I64_2, I32_1, I64_1, I64_1, I64_1, I64_1), cache=True, nogil=True)
+def absent(r, table, heights, weights, sources, constants, carry):
+    """A step of a negated atom: the bindings whose tuple is not there (its entries sum to 0)."""
+    arity = r.rows.shape[1]
+    mask = r.slots.size - 1
+    one_height, one_weight = heights.size == 1, weights.size == 1
+    out = np.empty((table.shape[0], carry.size), np.int64)
+    out_heights = np.empty(table.shape[0], np.int32)
+    out_weights = np.empty(table.shape[0], np.int64)
+    wanted = np.empty(arity, np.int64)
+    n = 0
+    for i in range(table.shape[0]):
+        h = seed()
+        for c in range(arity):
+            source = sources[c]
+            wanted[c] = table[i, source] if source >= 0 else constants[-1 - source]
+            h = mix(h, wanted[c])
+        slot = np.int64(h) & mask
+        row = r.slots[slot]
+        while row != NONE:
+            same = True
+            for c in range(arity):
+                if r.rows[row, c] != wanted[c]:
+                    same = False
+                    break
+            if same:
+                break
+            slot = (slot + 1) & mask
+            row = r.slots[slot]
+        present = 0
+        if row != NONE:
+            entry = r.heads[row]["entry"]
+            while entry != NONE:
+                present += 1 - 2 * (r.entries[entry]["hw"] & 1)
+                entry = r.entries[entry]["next"]
+        if present != 0:
+            continue
+        for c in range(carry.size):
+            out[n, c] = table[i, carry[c]]
+        out_heights[n] = heights[0] if one_height else heights[i]
+        out_weights[n] = weights[0] if one_weight else weights[i]
+        n += 1
+    return out[:n], out_heights[:n], out_weights[:n]

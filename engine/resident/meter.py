@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Protocol
 
 from engine.circuit.circuit import Stratum
+from engine.circuit.plan import CompiledRule, Let
 from engine.errors import BudgetExceededError
 from engine.placement import Budget
-from engine.resident.relation import Relation
+
+COMPUTED_HEIGHT = 100_000
+"""Where rules make new values in recursion, the greatest height that is allowed without a budget: such a program need
+not come to an end. All others do."""
+
+
+class Growing(Protocol):
+    """A relation as the budget sees it: `live` are the tuples that it holds."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def live(self) -> int: ...
+
+    def memory(self) -> int:
+        """Bytes held."""
+
+
+def _computes(rule: CompiledRule) -> bool:
+    return any(isinstance(step, Let) for plan in rule.plans for step in plan.steps)
 
 
 class Meter:
@@ -16,9 +39,9 @@ class Meter:
     `held` and `memory` are all rows and bytes of the placement, kept up to date by the growth of its relations.
     """
 
-    def __init__(self, budget: Budget, relations: dict[str, Relation]) -> None:
+    def __init__(self, budget: Budget, relations: Mapping[str, Growing]) -> None:
         self.derivations = 0
-        self._budget = budget
+        self.budget = budget
         self._relations = relations
         self._stop = None if budget.seconds is None else time.monotonic() + budget.seconds
         self._stratum: Stratum | None = None
@@ -35,33 +58,35 @@ class Meter:
     def charge(self, derivations: int) -> None:
         """Count derivations that a step is about to enumerate."""
         self.derivations += derivations
-        limit = self._budget.derivations
+        limit = self.budget.derivations
         if limit is not None and self.derivations > limit:
             self._refuse("derivations", f"{self.derivations:,} derivations, of {limit:,} allowed")
         if self._stop is not None and time.monotonic() > self._stop:
-            self._refuse("seconds", f"more than the {self._budget.seconds:g} seconds allowed")
+            self._refuse("seconds", f"more than the {self.budget.seconds:g} seconds allowed")
 
     def height(self, height: int, stratum: Stratum) -> None:
         """The epoch goes on to `height`."""
-        limit = self._budget.height
+        limit = self.budget.height
+        if limit is None and any(_computes(rule) for rule in stratum.rules):
+            limit = COMPUTED_HEIGHT
         if limit is not None and height > limit and stratum.recursive:
             self._refuse("height", f"a tuple of height {height}, of {limit} allowed")
 
-    def tuples(self, relation: Relation, stratum: Stratum) -> None:
+    def tuples(self, relation: Growing, stratum: Stratum) -> None:
         """Tuples were pushed to `relation`."""
-        limit = self._budget.tuples
+        limit = self.budget.tuples
         if limit is not None:
             held = sum(r.live for r in self._relations.values())
             if held > limit:
                 self._refuse("tuples", f"{held:,} tuples, of {limit:,} allowed", relation)
-        if self._grew and self._budget.memory is not None:
+        if self._grew and self.budget.memory is not None:
             self._grew = False
             used = sum(r.memory() for r in self._relations.values())
-            if used > self._budget.memory:
-                text = f"{used / 2**20:,.0f} MiB, of {self._budget.memory / 2**20:,.0f} MiB allowed"
+            if used > self.budget.memory:
+                text = f"{used / 2**20:,.0f} MiB, of {self.budget.memory / 2**20:,.0f} MiB allowed"
                 self._refuse("memory", text, relation)
 
-    def _refuse(self, what: str, text: str, relation: Relation | None = None) -> None:
+    def _refuse(self, what: str, text: str, relation: Growing | None = None) -> None:
         stratum = self._stratum
         names = stratum.relations if stratum else ()
         own = [self._relations[name] for name in names if name in self._relations]

@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from engine.circuit.circuit import EMPTY, Circuit, Stratum
+from engine.circuit.circuit import EMPTY, Circuit, Stratum, is_internal
+from engine.circuit.normal import UNIT, Fold
 from engine.epoch import RelationChange
 from engine.errors import BudgetExceededError
-from engine.placement import Budget, Codes, Executed, FactDelta
-from engine.resident.bound import BoundPlan, Encode, bind_rule
+from engine.language.schema import ColumnType
+from engine.placement import Budget, Codes, Encode, Executed, FactDelta
+from engine.resident.bound import BoundPlan, bind_rule
 from engine.resident.layout import NONE
 from engine.resident.meter import Meter
 from engine.resident.relation import ONE, Relation, state_of
@@ -36,7 +38,7 @@ class _Epoch:
     replaced: dict[str, Relation] = field(default_factory=dict)
     created: list[str] = field(default_factory=list)
     new_indexes: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
-    new_rules: list[str] = field(default_factory=list)
+    old_rules: dict[str, tuple[BoundPlan, ...] | None] = field(default_factory=dict)
     rebuilt: list[tuple[str, ...]] = field(default_factory=list)
 
 
@@ -61,6 +63,7 @@ class ResidentPlacement:
         assert self._epoch is None, "the last epoch is neither committed nor rolled back"
         epoch = self._epoch = _Epoch(circuit)
         self._meter = Meter(budget, self._relations)
+        self._runner.symbols = encode.symbols
         try:
             self._install(epoch, encode)
             deltas: dict[str, Batch] = {}
@@ -68,9 +71,10 @@ class ResidentPlacement:
                 self._run(epoch, stratum, facts, deltas)
             changes = {}
             for name in epoch.journal:
-                change = self._change(epoch, name)
-                if len(change.present):
-                    changes[name] = change
+                if not is_internal(name):
+                    change = self._change(epoch, name)
+                    if len(change.present):
+                        changes[name] = change
             return Executed(changes, self._meter.derivations, tuple(epoch.rebuilt))
         except MemoryError:
             self.rollback()
@@ -95,18 +99,23 @@ class ResidentPlacement:
                 epoch.replaced[name] = known
                 known = None
             if known is None:
-                self._relations[name] = Relation(name, arity, lambda _: self._grew())
+                self._relations[name] = self._new(circuit, name)
                 epoch.created.append(name)
-        arities = dict(circuit.arities)
         for id_, rule in circuit.rules.items():
-            if id_ not in self._bound:
-                self._bound[id_] = bind_rule(rule, arities, encode)
-                epoch.new_rules.append(id_)
+            bound = self._bound.get(id_)
+            # A rule may be bound again, for types that were not known: no tuple had them.
+            if bound is None or (bound and bound[0].rule is not rule):
+                epoch.old_rules[id_] = bound
+                self._bound[id_] = bind_rule(rule, circuit.arities, encode)
         for demand in circuit.demands:
             relation = self._relations[demand.relation]
             if demand.columns not in relation.indexes:
                 relation.add_index(demand.columns)
                 epoch.new_indexes.append((demand.relation, demand.columns))
+
+    def _new(self, circuit: Circuit, name: str) -> Relation:
+        fold = next((fold for fold in circuit.stratum_of[name].folds if fold.target == name), None)
+        return Relation(name, circuit.arities[name], lambda _: self._grew(), fold)
 
     def _run(
         self, epoch: _Epoch, stratum: Stratum, facts: Mapping[str, FactDelta], deltas: dict[str, Batch]
@@ -114,10 +123,11 @@ class ResidentPlacement:
         before = self._circuit.stratum_of.get(stratum.relations[0])
         old = {rule.id for rule in before.rules} if before is not None else set()
         new = {rule.id for rule in stratum.rules}
-        same = before is not None and before.relations == stratum.relations
+        same = before is not None and before.shape == stratum.shape
         moved = not same and any(self._relations[name].live for name in stratum.relations)
         changed = [name for name in stratum.relations if name in facts]
-        if same and not changed and old == new and not (stratum.reads & deltas.keys()):
+        refolded = before is not None and before.folds != stratum.folds
+        if same and not changed and old == new and not refolded and not (stratum.reads & deltas.keys()):
             return
         assert self._meter is not None
         self._meter.enter(stratum)
@@ -132,9 +142,18 @@ class ResidentPlacement:
                 run.whole_rule(rule, 1)
             for rule in sorted(old - new):
                 run.whole_rule(rule, -1)
+            earlier = {fold.target: set(fold.sources) for fold in before.folds} if before is not None else {}
+            for fold in stratum.folds:
+                if fold.sources:
+                    run.fold_changes(fold, deltas, sorted(earlier[fold.target] ^ set(fold.sources)))
         else:
             for rule in sorted(new):
                 run.whole_rule(rule, 1)
+            for fold in stratum.folds:
+                if fold.sources:
+                    run.fold_changes(fold, deltas, fold.sources)
+            if stratum.relations == (UNIT,) and not self._relations[UNIT].live:
+                run.assert_facts(UNIT, np.empty((1, 0), np.int64), ONE)
             for name in stratum.relations:
                 if name in epoch.replaced:
                     kept = epoch.replaced[name]
@@ -162,7 +181,7 @@ class ResidentPlacement:
             old = self._relations[name]
             if name not in epoch.replaced and name not in epoch.created:
                 epoch.replaced[name] = old
-                fresh = self._relations[name] = Relation(name, old.arity, lambda _: self._grew())
+                fresh = self._relations[name] = self._new(epoch.circuit, name)
                 for columns in old.indexes:
                     fresh.add_index(columns)
 
@@ -195,10 +214,9 @@ class ResidentPlacement:
             asserted, derived, present = relation.describe(rows)
             was_asserted = was_derived = was_present = np.zeros(len(rows), np.int64)
         else:
-            if not changes.pushes:
-                rows = np.empty(0, np.int32)
-            else:
-                rows = np.unique(np.concatenate([rows for rows, _, _ in changes.pushes]))
+            # In a fold in place, a tuple may become the extreme though its own supports are as they were.
+            parts = [rows for rows, _, _ in changes.pushes] + [rows for rows, _, _ in changes.entries]
+            rows = np.unique(np.concatenate([np.empty(0, np.int32), *parts]))
             asserted, derived, present = relation.describe(rows)
             was_asserted, was_derived, was_present = asserted.copy(), derived.copy(), present.copy()
             for pushed, heights, weights in changes.pushes:
@@ -209,6 +227,8 @@ class ResidentPlacement:
                 np.subtract.at(was_derived, at[~ground], weights[~ground])
             for changed, weights, _ in changes.entries:
                 np.subtract.at(was_present, np.searchsorted(rows, changed), weights)
+            if relation.fold is not None:
+                was_derived = was_present
         seen = (asserted != was_asserted) | ((derived > 0) != (was_derived > 0)) | (present != was_present)
         rows = rows[seen]
         return RelationChange(
@@ -258,8 +278,11 @@ class ResidentPlacement:
         for name, changes in epoch.journal.items():
             if name not in epoch.created and name not in epoch.replaced:
                 _undo(self._relations[name], changes)
-        for id_ in epoch.new_rules:
-            del self._bound[id_]
+        for id_, bound in epoch.old_rules.items():
+            if bound is None:
+                del self._bound[id_]
+            else:
+                self._bound[id_] = bound
         self._epoch = None
 
     def _grew(self) -> None:
@@ -296,7 +319,7 @@ class ResidentPlacement:
         return found.codes(rows[keep]), asserted[keep]
 
     def relations(self) -> Sequence[str]:
-        return sorted(self._relations)
+        return sorted(name for name, relation in self._relations.items() if relation.live)
 
     def memory(self) -> int:
         return sum(relation.memory() for relation in self._relations.values())
@@ -374,7 +397,10 @@ def check_relation(relation: Relation) -> None:
     _, _, present = relation.describe(rows)
     assert ((present == 0) | (present == 1)).all(), "entries sum to 0 or 1"
     state = state_of(relation)
-    for tuple_, supports in state["supports"].items():
+    if relation.fold is not None:
+        _check_groups(relation, relation.fold, state)
+    plain = {} if relation.fold is not None else state["supports"]
+    for tuple_, supports in plain.items():
         entries = state["entries"].get(tuple_, {})
         total = last = 0
         for height in sorted({*supports, *entries}):
@@ -392,3 +418,28 @@ def check_relation(relation: Relation) -> None:
                 values = dict(zip((*columns, *rest_columns), (*key, *rest), strict=True))
                 found.setdefault(tuple(values[c] for c in range(relation.arity)), []).append(hw)
         assert {t: sorted(h) for t, h in found.items()} == expected, f"index {columns} of {relation.name}"
+
+
+def _check_groups(relation: Relation, fold: Fold, state: Mapping[str, Any]) -> None:
+    """At every height the one entry of a group is its extreme over what is present at that height."""
+    groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for tuple_ in state["supports"]:
+        groups.setdefault(tuple(tuple_[c] for c in fold.group), []).append(tuple_)
+    best = max if fold.function == "max" else min
+
+    def value(tuple_: tuple[int, ...]) -> float:
+        code = tuple_[fold.place]
+        return float(np.int64(code).view(np.float64)) if fold.type is ColumnType.FLOAT else code
+
+    for members in groups.values():
+        heights = {h for t in members for part in ("supports", "entries") for h in state[part].get(t, {})}
+        for height in heights:
+            present = [
+                t for t in members if sum(c for h, c in state["supports"][t].items() if h <= height) > 0
+            ]
+            shown = [
+                t
+                for t in members
+                if sum(w for h, w in state["entries"].get(t, {}).items() if h <= height) > 0
+            ]
+            assert shown == ([best(present, key=value)] if present else []), (relation.name, members, height)

@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from engine.circuit.normal import Fold
 from engine.errors import WeightOverflowError
+from engine.language.schema import ColumnType
 from engine.resident import index as index_kernels
 from engine.resident import table as kernels
 from engine.resident.layout import (
     ASSERTED,
-    HELD,
-    POSTINGS,
     ENTRIES_USED,
+    ENTRY,
+    HELD,
     I8,
     I32,
     I64,
@@ -31,6 +33,7 @@ from engine.resident.layout import (
     NODES,
     NODES_USED,
     NONE,
+    POSTINGS,
     ROW_FREE,
     ROWS,
     IndexArrays,
@@ -118,13 +121,23 @@ class Index:
 class Relation:
     """Rows, supports, entries and indexes of one relation. Row ids stay valid until `free` or `clear`."""
 
-    def __init__(self, name: str, arity: int, on_growth: Callable[[Relation], None] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        arity: int,
+        on_growth: Callable[[Relation], None] | None = None,
+        fold: Fold | None = None,
+    ) -> None:
         self.name = name
         self.arity = arity
         self.arrays: RelationArrays = new_relation(arity)
         self.indexes: dict[tuple[int, ...], Index] = {}
         self._on_growth = on_growth
         self._marks: I8 = np.zeros(16, np.int8)
+        # A fold in place looks at all rows of a group: an index of rows, whose entry ids are row ids.
+        self.fold = fold if fold is not None and not fold.sources else None
+        self._groups: Index | None = None
+        self._grouped: I8 = np.zeros(0, np.int8)
 
     # ---- sizes
 
@@ -149,9 +162,9 @@ class Relation:
 
     def memory(self) -> int:
         """Bytes reserved by rows, supports, entries and indexes."""
-        return (
-            nbytes(self.arrays) + self._marks.nbytes + sum(nbytes(ix.arrays) for ix in self.indexes.values())
-        )
+        groups = 0 if self._groups is None else nbytes(self._groups.arrays) + self._grouped.nbytes
+        indexes = sum(nbytes(ix.arrays) for ix in self.indexes.values())
+        return nbytes(self.arrays) + self._marks.nbytes + indexes + groups
 
     # ---- supports
 
@@ -190,11 +203,42 @@ class Relation:
     # ---- entries
 
     def settle(self, touched: I32, height: int, signed: bool) -> tuple[I32, I64, int, I32, I32]:
-        """What must change in the entries at `height`; see the kernel."""
+        """What must change in the entries at `height`; see the kernels."""
+        if self.fold is not None:
+            return self._settle_groups(self.fold, touched, height)
         result: tuple[I32, I64, int, I32, I32] = kernels.settle(
             self.arrays, touched, self._marks, height, signed
         )
         return result
+
+    def _settle_groups(self, fold: Fold, touched: I32, height: int) -> tuple[I32, I64, int, I32, I32]:
+        groups = self._group_rows(fold, touched)
+        marks = np.zeros(len(groups.arrays.key_start), np.int8)
+        result: tuple[I32, I64, int, I32, I32] = kernels.settle_groups(
+            self.arrays,
+            groups.arrays,
+            touched,
+            marks,
+            height,
+            fold.place,
+            fold.function == "max",
+            fold.type is ColumnType.FLOAT,
+        )
+        return result
+
+    def _group_rows(self, fold: Fold, touched: I32) -> Index:
+        """The index of rows by group, with those of `touched` that it lacks."""
+        capacity = len(self.arrays.rows)
+        if self._groups is None:
+            self._groups = Index(self.arity, fold.group, capacity)
+        if len(self._grouped) < capacity:
+            self._grouped = np.concatenate((self._grouped, np.zeros(capacity - len(self._grouped), np.int8)))
+            self._groups.hold_entries(capacity)
+        new = np.unique(touched[self._grouped[touched] == 0])
+        if len(new):
+            self._grouped[new] = 1
+            self._groups.add(self.arrays.rows, new, new, np.zeros(capacity, ENTRY))
+        return self._groups
 
     def change_entries(self, rows: I32, weights: I64, height: int, removals: int) -> None:
         """Add `weights` to the entries of `rows` at `height`, here and in every index. `weights` is not kept."""
@@ -257,10 +301,13 @@ class Relation:
         return out
 
     def describe(self, rows: I32) -> tuple[I64, I64, I64]:
-        """(support at height 0, supports above summed, entries summed) of each row."""
+        """(support at height 0, supports above summed, entries summed) of each row.
+
+        Of a relation folded in place, only the folded value counts as derived.
+        """
         asserted, derived, present = (np.empty(len(rows), np.int64) for _ in range(3))
         kernels.describe(self.arrays, rows, asserted, derived, present)
-        return asserted, derived, present
+        return asserted, present.copy() if self.fold is not None else derived, present
 
     def codes(self, rows: I32) -> I64:
         """The tuples of `rows`, int64[n, arity], a copy."""
@@ -270,6 +317,12 @@ class Relation:
 
     def free(self, rows: I32) -> None:
         """Drop the rows among `rows` that have neither support nor entry; what is empty gives its memory back."""
+        if self._groups is not None:
+            bare = np.unique(rows)
+            heads = self.arrays.heads[bare]
+            bare = bare[(heads["support"] == NONE) & (heads["entry"] == NONE) & (self._grouped[bare] != 0)]
+            self._groups.remove(self.arrays.rows, bare, bare)
+            self._grouped[bare] = 0
         kernels.free_rows(self.arrays, rows)
         for ix in self.indexes.values():
             ix.compact()
@@ -280,6 +333,7 @@ class Relation:
         """Forget everything but which indexes there are."""
         self.arrays = new_relation(self.arity)
         self._marks = np.zeros(16, np.int8)
+        self._groups, self._grouped = None, np.zeros(0, np.int8)
         self.indexes = {columns: Index(self.arity, columns, 16) for columns in self.indexes}
 
     # ---- state, for tests and checks

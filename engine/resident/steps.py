@@ -14,11 +14,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from engine.errors import WeightOverflowError
+from engine.errors import EvaluationError, WeightOverflowError
+from engine.language.canonical import format_rule
 from engine.resident import join as kernels
-from engine.resident.bound import BoundPlan, BoundStep
+from engine.resident.bound import BoundLet, BoundPlan, BoundStep, BoundWhere
 from engine.resident.layout import ENTRY, I8, I32, I64, Records, RelationArrays
 from engine.resident.relation import Index, Relation
+from engine.symbols import SymbolTable
 
 CHUNK = 1 << 20
 """Rows after which a join hands on what it has."""
@@ -115,29 +117,47 @@ class Runner:
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._scratch = [Scratch() for _ in range(max(1, threads))]
+        self.symbols: SymbolTable | None = None
 
     def memory(self) -> int:
         """Bytes of the accumulators."""
         return sum(s.sums.nbytes + s.marks.nbytes + s.touched.nbytes for s in self._scratch)
 
     def run(self, plan: BoundPlan, batch: Batch, targets: Targets, charge: Charge, emit: Emit) -> None:
-        """Start `plan` with `batch`; `emit` gets (plan, head codes, body heights, weights) chunk by chunk."""
+        """Start `plan` with `batch`; `emit` gets (plan, head codes, body heights, weights) chunk by chunk.
+
+        Raises:
+            EvaluationError: a term has no value for some binding; the rule is named.
+        """
         start = plan.start
         table: tuple[I64, I32, I64]
         if start.trivial:
             table = batch.codes, batch.heights, batch.weights
         else:
             table = kernels.select(
-                batch.codes, batch.heights, batch.weights, start.constants, start.equal, start.columns
+                batch.codes,
+                batch.heights,
+                batch.weights * start.sign,
+                start.constants,
+                start.equal,
+                start.columns,
             )
         if not len(table[0]):
             return
         try:
             self._run(plan, table, targets, charge, emit)
-        except BaseException:
-            for scratch in self._scratch:
-                scratch.reset()
+        except EvaluationError as error:
+            self._reset()
+            rule = plan.rule.rule.origin
+            error.detail["rule"] = format_rule(rule)
             raise
+        except BaseException:
+            self._reset()
+            raise
+
+    def _reset(self) -> None:
+        for scratch in self._scratch:
+            scratch.reset()
 
     def _run(
         self, plan: BoundPlan, table: tuple[I64, I32, I64], targets: Targets, charge: Charge, emit: Emit
@@ -154,7 +174,10 @@ class Runner:
                 continue
             elif len(stack) <= len(plan.steps):
                 step = plan.steps[len(stack) - 1]
-                stack.append(self._step(step, bindings, targets(step), charge))
+                if isinstance(step, BoundStep):
+                    stack.append(self._step(step, bindings, targets(step), charge))
+                else:
+                    stack.append(iter((self._compute(step, bindings, charge),)))
             else:
                 emit(plan, _head(plan, bindings[0]), bindings[1], bindings[2])
 
@@ -164,6 +187,10 @@ class Runner:
         for target in targets:
             if target.index is not None:
                 yield from self._join(step, target.index, target, bindings, charge)
+            elif step.absent:
+                assert target.relation is not None
+                charge(len(bindings[0]))
+                yield kernels.absent(target.relation, *bindings, step.sources, step.constants, step.carry)
             else:
                 assert target.relation is not None
                 charge(len(bindings[0]))
@@ -176,6 +203,27 @@ class Runner:
                     target.use_heights,
                     target.sign,
                 )
+
+    def _compute(
+        self, step: BoundLet | BoundWhere, bindings: tuple[I64, I32, I64], charge: Charge
+    ) -> tuple[I64, I32, I64]:
+        """A step that looks nothing up."""
+        table, heights, weights = bindings
+        charge(len(table))
+        columns = {name: table[:, i] for i, name in enumerate(step.known)}
+        if isinstance(step, BoundLet):
+            assert self.symbols is not None, "the placement gives the symbols"
+            result = np.empty((len(table), len(step.carry) + 1), np.int64)
+            result[:, :-1] = table[:, step.carry]
+            result[:, -1] = step.expression.evaluate(columns, len(table), self.symbols)
+            return result, heights, weights
+        assert self.symbols is not None, "the placement gives the symbols"
+        kept = np.flatnonzero(step.condition.evaluate(columns, len(table), self.symbols))
+        return (
+            np.ascontiguousarray(table[kept][:, step.carry]),
+            heights if heights.size == 1 else heights[kept],
+            weights if weights.size == 1 else weights[kept],
+        )
 
     def _join(
         self, step: BoundStep, index: Index, target: Target, bindings: tuple[I64, I32, I64], charge: Charge

@@ -20,7 +20,9 @@ from functools import partial
 import numpy as np
 
 from engine.circuit.circuit import Stratum
+from engine.circuit.normal import Fold
 from engine.resident.bound import BoundPlan, BoundStep
+from engine.resident.folds import current_values, distinct_rows, fold_groups
 from engine.resident.layout import I32, I64
 from engine.resident.meter import Meter
 from engine.resident.relation import ONE, PushOverflow, Relation
@@ -28,6 +30,7 @@ from engine.resident.steps import Batch, BatchIndex, Runner, Target
 
 GROUND = np.zeros(1, np.int32)
 """Height 0, for all."""
+_ONE_UP = np.ones(1, np.int32)
 
 Journal = dict[str, "Changes"]
 
@@ -68,7 +71,10 @@ class StratumRun:
     # ---- the three sources of change
 
     def lower_changes(self, deltas: Mapping[str, Batch], rules: Iterable[str]) -> None:
-        """Carry the net changes of lower relations through `rules` (ids of the rules that were there before)."""
+        """Carry the net changes of lower relations through `rules` (ids of the rules that were there before).
+
+        A plan of a negated atom starts with the weights turned round, for a tuple that appears takes away.
+        """
         plans: dict[str, list[BoundPlan]] = {}
         for rule in rules:
             for plan in self._bound[rule]:
@@ -84,7 +90,9 @@ class StratumRun:
             ) -> list[Target]:
                 main = [self._main(step)]
                 if step.relation in to_come or (step.relation == relation and not step.before):
-                    main.append(_batch_target(indexes, step, deltas[step.relation], False, -1))
+                    # Without the change: for a negated atom, what appeared was absent before.
+                    sign = 1 if step.absent else -1
+                    main.append(_batch_target(indexes, step, deltas[step.relation], False, sign))
                 return main
 
             for plan in plans[relation]:
@@ -92,9 +100,7 @@ class StratumRun:
 
     def whole_rule(self, rule: str, weight: int) -> None:
         """Add all derivations of a rule over the collections as they are, times `weight`."""
-        plans = self._bound[rule]
-        if not plans:
-            return
+        plans = [plan for plan in self._bound[rule] if not plan.plan.start.negated]
         smallest = min(plans, key=lambda plan: self._relations[plan.start.relation].entries)
         relation = self._relations[smallest.start.relation]
         if not relation.entries:
@@ -104,6 +110,39 @@ class StratumRun:
         heights = hw >> 1 if relation.name in self._own else GROUND
         batch = Batch(relation.codes(rows), heights, weights)
         self._runner.run(smallest, batch, lambda step: [self._main(step)], self._meter.charge, self._emit)
+
+    def fold_changes(self, fold: Fold, deltas: Mapping[str, Batch], whole: Iterable[str] = ()) -> None:
+        """Fold the groups that changed in the sources again.
+
+        whole: relations all of whose groups are meant: sources that are new to the fold, and such as are its sources
+        no more (these may have been emptied in this epoch, or be emptied yet).
+        A group's old value is the target's tuple; where it is another now, the target loses the one and gains the
+        other, each with a support of 1 at height 1.
+        """
+        target = self._relations[fold.target]
+        size = len(fold.group)
+        parts = [np.empty((0, size), np.int64)]
+        for source in whole:
+            relation = self._relations[source]
+            parts.append(relation.codes(relation.list_entries()[0])[:, :size])
+        for source in {*fold.sources, *whole} & deltas.keys():
+            parts.append(deltas[source].codes[:, :size])
+        groups = distinct_rows(np.concatenate(parts))
+        if not len(groups):
+            return
+        values, found = fold_groups(
+            fold, groups, [self._relations[s] for s in fold.sources], self._meter.charge
+        )
+        old_codes, old_values, old_found = current_values(fold, groups, target)
+        same = found & old_found & (values == old_values)
+        gone, new = old_found & ~same, found & ~same
+        if gone.any():
+            self._push(fold.target, old_codes[gone], _ONE_UP, -ONE)
+        if new.any():
+            codes = np.empty((int(new.sum()), fold.arity), np.int64)
+            codes[:, list(fold.group)] = groups[new]
+            codes[:, fold.place] = values[new]
+            self._push(fold.target, codes, _ONE_UP, ONE)
 
     def assert_facts(self, relation: str, codes: I64, weights: I64) -> None:
         """Add `weights` to the asserted weights of the tuples."""
@@ -165,7 +204,7 @@ class StratumRun:
         for rule in self._stratum.rules:
             for plan in self._bound[rule.id]:
                 if plan.start.relation == name:
-                    same = {step.before for step in plan.steps if step.relation == name}
+                    same = {s.before for s in plan.steps if isinstance(s, BoundStep) and s.relation == name}
                     (mixed if len(same) == 2 else late if True in same else early).append(plan)
         return early, mixed, late
 

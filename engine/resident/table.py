@@ -16,12 +16,14 @@ import numpy as np
 from numba import types
 
 from engine.resident.hashing import hash_row
+from engine.resident.index import find_key
 from engine.resident.layout import (
     ASSERTED,
     ENTRIES,
     ENTRIES_USED,
     ENTRY_FREE,
     FREE,
+    INDEX,
     LIVE,
     NEGATIVE,
     NODE_FREE,
@@ -264,6 +266,115 @@ def settle(r, touched, marks, k, signed):
             m += 1
     for row in touched:
         marks[row] = 0
+    return out[:n], weights[:n], removals, later[:m], later_heights[:m]
+
+
+@numba.njit(inline="always")
+def _ordered(code, is_float):
+    """A code as an integer that is ordered as the value: floats below zero are turned round."""
+    return code ^ np.int64(_MAX) if is_float and code < 0 else code
+
+
+@numba.njit(inline="always")
+def _presence(r, row, k):
+    """The supports of a row below height k, and up to it."""
+    below, upto = np.int64(0), np.int64(0)
+    node = r.heads[row]["support"]
+    while node != NONE:
+        if r.nodes[node]["height"] <= k:
+            upto += r.nodes[node]["count"]
+            if r.nodes[node]["height"] < k:
+                below += r.nodes[node]["count"]
+        node = r.nodes[node]["next"]
+    return below, upto
+
+
+@numba.njit(
+    types.Tuple((I32_1, I64_1, types.int64, I32_1, I32_1))(
+        RELATION, INDEX, I32_1, I8_1, types.int32, types.int64, types.boolean, types.boolean
+    ),
+    cache=True,
+    nogil=True,
+)
+def settle_groups(r, groups, touched, marks, k, column, largest, is_float):
+    """As `settle`, for a relation folded in place: its value at k is the extreme over the tuples present at k.
+
+    groups: an index of all rows by the group's columns (its entry ids are row ids). marks: a byte a key. column: the
+    folded one. largest: max, not min. Looks at every row of each touched group: an extreme that goes away is followed
+    by the next best without a search.
+    """
+    out = np.empty(touched.size, np.int32)
+    weights = np.empty(touched.size, np.int64)
+    later = np.empty(16, np.int32)
+    later_heights = np.empty(16, np.int32)
+    keys = np.empty(touched.size, np.int32)
+    n = m = removals = count = 0
+    for row in touched:
+        key = groups.slots[find_key(groups, r.rows, row)]
+        if marks[key] == 0:
+            marks[key] = 1
+            keys[count] = key
+            count += 1
+    for at in range(count):
+        key = keys[at]
+        marks[key] = 0
+        start = np.int64(groups.key_start[key])
+        end = start + groups.key_count[key]
+        new, old = np.int64(NONE), np.int64(NONE)
+        new_value, old_value = np.int64(0), np.int64(0)
+        for j in range(start, end):
+            row = groups.entry[j]
+            below, upto = _presence(r, row, k)
+            value = _ordered(r.rows[row, column], is_float)
+            if upto > 0 and (new == NONE or (value > new_value if largest else value < new_value)):
+                new, new_value = np.int64(row), value
+            if below > 0 and (old == NONE or (value > old_value if largest else value < old_value)):
+                old, old_value = np.int64(row), value
+        for j in range(start, end):
+            row = groups.entry[j]
+            have = 0
+            ahead = 0
+            entry = r.heads[row]["entry"]
+            while entry != NONE:
+                hw = r.entries[entry]["hw"]
+                if hw >> 1 == k:
+                    have += 1 - 2 * (hw & 1)
+                elif hw >> 1 > k:
+                    ahead += 1
+                entry = r.entries[entry]["next"]
+            node = r.heads[row]["support"]
+            while node != NONE:
+                if r.nodes[node]["height"] > k:
+                    ahead += 1
+                node = r.nodes[node]["next"]
+            if m + ahead > later.size:
+                more = max(ahead, later.size)
+                later = np.concatenate((later, np.empty(more, np.int32)))
+                later_heights = np.concatenate((later_heights, np.empty(more, np.int32)))
+            entry = r.heads[row]["entry"]
+            while entry != NONE:
+                if r.entries[entry]["hw"] >> 1 > k:
+                    later[m] = row
+                    later_heights[m] = r.entries[entry]["hw"] >> 1
+                    m += 1
+                entry = r.entries[entry]["next"]
+            node = r.heads[row]["support"]
+            while node != NONE:
+                if r.nodes[node]["height"] > k:
+                    later[m] = row
+                    later_heights[m] = r.nodes[node]["height"]
+                    m += 1
+                node = r.nodes[node]["next"]
+            want = (1 if row == new else 0) - (1 if row == old else 0)
+            if want != have:
+                if n == out.size:
+                    out = np.concatenate((out, np.empty(n + 16, np.int32)))
+                    weights = np.concatenate((weights, np.empty(n + 16, np.int64)))
+                out[n] = row
+                weights[n] = want - have
+                n += 1
+                if have != 0:
+                    removals += 1
     return out[:n], weights[:n], removals, later[:m], later_heights[:m]
 
 

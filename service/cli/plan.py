@@ -48,7 +48,7 @@ def plan(
     for rule in parsed.rules:
         check_rule(rule)
     schemas = infer_schemas(parsed.declarations, {}, parsed.rules, {})
-    circuit = compile_circuit(parsed.rules, {name: schema.arity for name, schema in schemas.items()})
+    circuit = compile_circuit(parsed.rules, schemas)
     if format is PlanFormat.JSON:
         print(orjson.dumps(to_json(circuit), option=orjson.OPT_INDENT_2).decode())
     else:

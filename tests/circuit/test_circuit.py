@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from engine.circuit.circuit import compile_circuit
 from engine.circuit.describe import to_json, to_mermaid, to_text
 from engine.circuit.strata import components
+from engine.language.inference import infer_schemas
 from engine.language.parser import parse_program
 
 PROGRAM = """
@@ -19,7 +20,8 @@ both(x, y) :- odd(x, y), even(x, y).
 
 
 def compiled(text: str):
-    return compile_circuit(parse_program(text).rules)
+    rules = parse_program(text).rules
+    return compile_circuit(rules, infer_schemas([], {}, rules, {}))
 
 
 def test_mutual_recursion_is_one_stratum_between_what_it_reads_and_what_reads_it():

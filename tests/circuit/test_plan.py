@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from engine.circuit.plan import Check, Demand, Extend, compile_rule
+from engine.circuit.normal import Demand, normalise
+from engine.circuit.plan import Absent, Check, Extend, Let, Where, compile_rule
+from engine.language.inference import infer_schemas
 from engine.language.parser import parse_rules
 
 
+def compiled(text: str):
+    """The core rule of a text that needs only one."""
+    rule = parse_rules(text)[0]
+    (core,) = normalise(rule, infer_schemas([], {}, [rule], {})).rules
+    return compile_rule(core)
+
+
 def plans(text: str):
-    return compile_rule(parse_rules(text)[0]).plans
+    return compiled(text).plans
 
 
 def test_a_plan_for_each_atom_with_the_view_that_the_incremental_join_needs():
@@ -74,6 +83,30 @@ def test_a_cross_product_comes_last():
 @pytest.mark.parametrize("atoms", [1, 2, 5, 64])
 def test_long_bodies(atoms: int):
     body = ", ".join(f"e(x{i}, x{i + 1})" for i in range(atoms))
-    compiled = compile_rule(parse_rules(f"p(x0, x{atoms}) :- {body}.")[0])
-    assert len(compiled.plans) == atoms
-    assert all(len(plan.steps) == atoms - 1 for plan in compiled.plans)
+    found = plans(f"p(x0, x{atoms}) :- {body}.")
+    assert len(found) == atoms
+    assert all(len(plan.steps) == atoms - 1 for plan in found)
+
+
+def test_conditions_come_as_soon_as_their_variables_are_bound():
+    (first, second) = plans("p(x, z) :- e(x, y), y > 3, f(y, z), z != x.")
+    assert [type(step) for step in first.steps] == [Where, Extend, Where]
+    assert [type(step) for step in second.steps] == [Where, Extend, Where]
+    assert first.steps[0].carry == ("x", "y")
+
+
+def test_an_equation_binds_whichever_side_is_new():
+    (plan,) = plans("p(z) :- e(x, y), z = x + y.")
+    assert isinstance(plan.steps[0], Let)
+    assert plan.steps[0].name == "z"
+    (plan, _) = plans("p(x) :- e(x, y), w = y + 1, f(w).")
+    assert [type(step) for step in plan.steps] == [Let, Check]
+
+
+def test_a_negated_atom_is_absent_in_other_plans_and_starts_its_own_with_turned_weights():
+    (positive, negative) = plans("p(x) :- e(x, y), !f(y, x).")
+    assert isinstance(positive.steps[0], Absent)
+    assert positive.demands == ()
+    assert negative.start.negated
+    assert negative.start.relation == "f"
+    assert isinstance(negative.steps[0], Check)

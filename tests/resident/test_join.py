@@ -7,8 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from engine.circuit.normal import normalise
 from engine.circuit.plan import compile_rule
 from engine.errors import WeightOverflowError
+from engine.language.inference import infer_schemas
 from engine.language.parser import parse_rules
 from engine.resident import steps
 from engine.resident.bound import bind_rule
@@ -38,7 +40,8 @@ def run(
     threads: int = 1,
 ):
     """The head's changes of the plan that starts at the first atom of a rule with two."""
-    compiled = compile_rule(parse_rules(text)[0])
+    rule = parse_rules(text)[0]
+    compiled = compile_rule(normalise(rule, infer_schemas([], {}, [rule], {})).rules[0])
     arities = {atom.relation: atom.arity for atom in compiled.atoms}
     plan = bind_rule(compiled, arities, lambda constant: int(constant.value))[0]
     rows = list(batch)

@@ -1,0 +1,385 @@
+"""Normal form: what a rule of the language comes to in atoms, negated atoms, conditions and folds.
+
+In: a rule that `check_rule` has passed, and the types of the columns. Out: core rules and folds over relations, some
+of them internal (their names have an `@`, which no text can write). Always: the core rules derive for every relation
+of the text what the rule says; core atoms hold variables, constants and `_` only, a negated atom has no `_`, and a
+condition has no aggregate in it.
+
+    head or atom with a computed argument   p(x + 1)            -> p(v), v = x + 1
+    negated atom with `_`                   !p(x, _)            -> !p@0(x),  p@0(x) :- p(x, _).
+    head with min or max                    sp(y, min(d + c))   -> sp(y, v), v = d + c, and a fold in place
+    head with count, sum or mean            n(y, count(x))      -> r@in(y, x, x ...) and a fold from there into n
+    aggregate in a body                     n = count : { B }   -> r@1(outer, value, inner ...) :- B. and a fold into
+                                                                   r@1=(outer, result), which takes its place
+
+A contribution to a fold is a distinct binding of the variables: those relations hold the bindings, so that equal
+values from different bindings all count. An empty group counts and sums to 0, as in Souffle: such a rule has a second
+variant for the groups that are not there. A variable that an aggregate's body does not bind itself gets its values
+from the atoms around the aggregate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from engine.errors import Span, UnsupportedFeatureError
+from engine.expressions import compile_term, distinct_locals, variable_types
+from engine.language.canonical import rule_id
+from engine.language.schema import ColumnType, Schema
+from engine.language.syntax import (
+    Aggregate,
+    Atom,
+    BinaryOperation,
+    Comparison,
+    Constant,
+    FunctorCall,
+    HeadAggregate,
+    Literal,
+    Negation,
+    Rule,
+    Term,
+    UnaryOperation,
+    Variable,
+    Wildcard,
+    terms_of,
+    walk,
+)
+
+INTERNAL = "@"
+"""In the name of every relation that no text can write."""
+UNIT = "@unit"
+"""A relation of no columns that always holds: where a body without positive atoms starts."""
+IN_PLACE = frozenset({"min", "max"})
+"""Folds whose value is one of the contributions: they are taken among the target's own tuples."""
+_MOST_DEFAULTS = 4
+
+Types = Mapping[str, ColumnType | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """An index that a plan or a fold needs: `relation` by the codes of `columns` (ascending)."""
+
+    relation: str
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CoreRule:
+    """A rule in normal form. `types` are those of its variables; `origin` is the rule that the user wrote."""
+
+    id: str
+    head: Atom
+    body: tuple[Literal, ...]
+    types: tuple[tuple[str, ColumnType | None], ...]
+    origin: Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """An aggregate: `target` holds for each group one tuple, with the folded value in column `place`.
+
+    function: count, sum, mean, min, max. sources: relations of (group ..., value, binding ...), whose tuples are the
+    contributions; none for a fold in place, where the contributions are the target's own supported tuples.
+    """
+
+    target: str
+    arity: int
+    function: str
+    place: int
+    type: ColumnType | None
+    sources: tuple[str, ...] = ()
+
+    @property
+    def group(self) -> tuple[int, ...]:
+        """The target's columns that name the group."""
+        return tuple(column for column in range(self.arity) if column != self.place)
+
+    @property
+    def demands(self) -> tuple[Demand, ...]:
+        """The indexes by group that a fold over sources needs: of the target, and of each source."""
+        if not self.sources:
+            return ()
+        first = tuple(range(len(self.group)))
+        return Demand(self.target, self.group), *(Demand(source, first) for source in self.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """What one rule comes to."""
+
+    rules: tuple[CoreRule, ...]
+    folds: tuple[Fold, ...]
+
+
+def normalise(rule: Rule, schemas: Mapping[str, Schema]) -> Normal:
+    """The normal form of a checked rule.
+
+    Raises:
+        UnsupportedFeatureError: a form that is understood but not evaluated (two aggregates in one head).
+    """
+    renamed = distinct_locals(rule)
+    return _Normaliser(renamed, dict(variable_types(renamed, schemas))).normal()
+
+
+@dataclass(slots=True)
+class _Default:
+    """An empty group of a count or sum: `result` is `zero` where no tuple of `groups` matches."""
+
+    atom: Atom
+    groups: Atom
+    result: Variable
+    zero: Constant
+
+
+@dataclass(slots=True)
+class _Body:
+    literals: list[Literal] = field(default_factory=list)
+    defaults: list[_Default] = field(default_factory=list)
+
+
+class _Normaliser:
+    def __init__(self, rule: Rule, types: dict[str, ColumnType | None]) -> None:
+        self._rule = rule
+        self._id = rule_id(rule)
+        self._types = types
+        self._rules: list[CoreRule] = []
+        self._folds: list[Fold] = []
+        self._fresh = 0
+        self._aggregates = 0
+
+    def normal(self) -> Normal:
+        rule = self._rule
+        around = [literal for literal in rule.body if not _has_aggregate(literal)]
+        body = self._body(rule.body, _names_outside((rule.head, *rule.body)), around)
+        head = self._head(body)
+        if len(body.defaults) > _MOST_DEFAULTS:
+            raise UnsupportedFeatureError(
+                f"a rule may hold {_MOST_DEFAULTS} counts and sums at the most; split it through a new relation",
+                text=rule.text,
+                span=rule.span,
+            )
+        for number, choice in enumerate(product((False, True), repeat=len(body.defaults))):
+            literals = list(body.literals)
+            for empty, default in zip(choice, body.defaults, strict=True):
+                if empty:
+                    literals.append(Negation(default.groups))
+                    literals.append(Comparison("=", default.result, default.zero))
+                else:
+                    literals.append(default.atom)
+            self._add(self._id if number == 0 else f"{self._id}{INTERNAL}empty{number}", head, literals)
+        return Normal(tuple(self._rules), tuple(self._folds))
+
+    # ---- the parts of a rule
+
+    def _refuse_order(self, function: str, kind: ColumnType | None, span: Span) -> None:
+        if function in IN_PLACE and kind not in (ColumnType.NUMBER, ColumnType.FLOAT, None):
+            raise UnsupportedFeatureError(
+                f"{function} is over numbers and floats, not over {kind.value if kind else ''}s",
+                text=self._rule.text,
+                span=span,
+            )
+
+    def _head(self, body: _Body) -> Atom:
+        head = self._rule.head
+        folded = [i for i, term in enumerate(head.terms) if isinstance(term, HeadAggregate)]
+        if len(folded) > 1:
+            raise UnsupportedFeatureError(
+                "a head may hold one aggregate; write a relation for each",
+                text=self._rule.text,
+                span=head.span,
+            )
+        arguments = [term.argument if isinstance(term, HeadAggregate) else term for term in head.terms]
+        simple = [self._simple(term, body) for term in arguments]
+        if not folded:
+            return replace(head, terms=tuple(simple))
+        place = folded[0]
+        function = head.terms[place].function  # type: ignore[union-attr]  # a HeadAggregate, as found above
+        kind = self._type(simple[place])
+        self._refuse_order(function, kind, head.terms[place].span)
+        if function in IN_PLACE:
+            self._folds.append(Fold(head.relation, head.arity, function, place, kind))
+            return replace(head, terms=tuple(simple))
+        source = f"{self._id}{INTERNAL}in"
+        self._folds.append(Fold(head.relation, head.arity, function, place, kind, (source,)))
+        group = [term for i, term in enumerate(simple) if i != place]
+        bindings = [Variable(name) for name in sorted(_names_outside(self._rule.body))]
+        return Atom(source, (*group, simple[place], *bindings), head.span)
+
+    def _body(self, literals: Sequence[Literal], scope: frozenset[str], around: Sequence[Literal]) -> _Body:
+        """`scope`: the variables outside of aggregates. `around`: literals that can bind an aggregate's variables."""
+        body = _Body()
+        for literal in literals:
+            match literal:
+                case Atom():
+                    body.literals.append(self._atom(literal, body, scope, around))
+                case Negation():
+                    negated = self._atom(literal.atom, body, scope, around)
+                    body.literals.append(Negation(self._projected(negated), literal.span))
+                case Comparison():
+                    left = self._term(literal.left, body, scope, around)
+                    right = self._term(literal.right, body, scope, around)
+                    body.literals.append(replace(literal, left=left, right=right))
+        return body
+
+    def _atom(self, atom: Atom, body: _Body, scope: frozenset[str], around: Sequence[Literal]) -> Atom:
+        terms = [self._simple(self._term(term, body, scope, around), body) for term in atom.terms]
+        return replace(atom, terms=tuple(terms))
+
+    def _simple(self, term: Term, body: _Body) -> Term:
+        """The term, or a new variable that is equal to it."""
+        if isinstance(term, Variable | Constant | Wildcard):
+            return term
+        variable = self._variable(compile_term(term, self._types).type)
+        body.literals.append(Comparison("=", variable, term, term.span))
+        return variable
+
+    def _projected(self, atom: Atom) -> Atom:
+        """A negated atom without its wildcards."""
+        kept = [i for i, term in enumerate(atom.terms) if not isinstance(term, Wildcard)]
+        return atom if len(kept) == atom.arity else self._projection(atom, kept)
+
+    def _projection(self, atom: Atom, kept: Sequence[int]) -> Atom:
+        name = f"{atom.relation}{INTERNAL}{'_'.join(map(str, kept))}"
+        variables = {i: Variable(f"{INTERNAL}{i}") for i in kept}
+        whole = Atom(atom.relation, tuple(variables.get(i, Wildcard()) for i in range(atom.arity)))
+        self._rules.append(CoreRule(name, Atom(name, tuple(variables.values())), (whole,), (), self._rule))
+        return Atom(name, tuple(atom.terms[i] for i in kept), atom.span)
+
+    def _term(self, term: Term, body: _Body, scope: frozenset[str], around: Sequence[Literal]) -> Term:
+        """The term with its aggregates replaced by variables."""
+
+        def inner(part: Term) -> Term:
+            return self._term(part, body, scope, around)
+
+        match term:
+            case Aggregate():
+                return self._aggregate(term, body, scope, around)
+            case BinaryOperation():
+                return BinaryOperation(term.operator, inner(term.left), inner(term.right), term.span)
+            case UnaryOperation():
+                return UnaryOperation(term.operator, inner(term.operand), term.span)
+            case FunctorCall():
+                return FunctorCall(term.functor, tuple(map(inner, term.arguments)), term.span)
+            case _:
+                return term
+
+    def _aggregate(
+        self, aggregate: Aggregate, body: _Body, scope: frozenset[str], around: Sequence[Literal]
+    ) -> Variable:
+        self._aggregates += 1
+        name = f"{self._id}{INTERNAL}{self._aggregates}"
+        shared = sorted(_names(aggregate) & scope)
+        literals = [self._named(literal) for literal in aggregate.body]
+        inside = self._body(literals, scope | _names_outside(literals), [*around, *literals])
+        if inside.defaults:
+            raise UnsupportedFeatureError(
+                "a count or sum inside of another aggregate is not evaluated; write it as a relation",
+                text=self._rule.text,
+                span=aggregate.span,
+            )
+        self._bind(name, shared, inside, around)
+        argument = aggregate.argument
+        value = Constant(0, ColumnType.NUMBER) if argument is None else self._simple(argument, inside)
+        kind = self._type(value)
+        group = tuple(map(Variable, shared))
+        target = f"{name}="
+        place = len(shared)
+        result = self._variable(_result_type(aggregate.function, kind))
+        atom = Atom(target, (*group, result), aggregate.span)
+        self._refuse_order(aggregate.function, kind, aggregate.span)
+        if aggregate.function in IN_PLACE:
+            self._add(name, Atom(target, (*group, value)), inside.literals)
+            self._folds.append(Fold(target, place + 1, aggregate.function, place, kind))
+            body.literals.append(atom)
+            return result
+        bindings = tuple(map(Variable, sorted(_names_outside(inside.literals) - set(shared))))
+        self._add(name, Atom(name, (*group, value, *bindings)), inside.literals)
+        self._folds.append(Fold(target, place + 1, aggregate.function, place, kind, (name,)))
+        if aggregate.function == "mean" or self._types[result.name] is None:
+            # A mean of nothing has no value; neither has a sum while nothing says whether it is 0 or 0.0.
+            body.literals.append(atom)
+            return result
+        groups = self._projection(atom, range(place))
+        is_float = self._types[result.name] is ColumnType.FLOAT
+        zero = Constant(0.0, ColumnType.FLOAT) if is_float else Constant(0, ColumnType.NUMBER)
+        body.defaults.append(_Default(atom, groups, result, zero))
+        return result
+
+    def _bind(self, name: str, shared: list[str], inside: _Body, around: Sequence[Literal]) -> None:
+        """Give the shared variables that the aggregate's body does not bind their values from around it."""
+        bound = {
+            t.name for a in inside.literals if isinstance(a, Atom) for t in a.terms if isinstance(t, Variable)
+        }
+        missing = [variable for variable in shared if variable not in bound]
+        if not missing:
+            return
+        domain = Atom(f"{name}?", tuple(map(Variable, missing)))
+        literals = [literal for literal in around if isinstance(literal, Atom | Comparison)]
+        plain = self._body(literals, _names_outside(literals), ())
+        self._add(domain.relation, domain, plain.literals)
+        inside.literals.append(domain)
+
+    def _named(self, literal: Literal) -> Literal:
+        """A positive atom of an aggregate's body with a variable for each `_`: every match is a contribution."""
+        if not isinstance(literal, Atom):
+            return literal
+        terms = (self._variable(None) if isinstance(term, Wildcard) else term for term in literal.terms)
+        return replace(literal, terms=tuple(terms))
+
+    # ---- results
+
+    def _variable(self, kind: ColumnType | None) -> Variable:
+        self._fresh += 1
+        variable = Variable(f"{INTERNAL}v{self._fresh}")
+        self._types[variable.name] = kind
+        return variable
+
+    def _type(self, term: Term) -> ColumnType | None:
+        return (
+            self._types.get(term.name) if isinstance(term, Variable) else compile_term(term, self._types).type
+        )
+
+    def _add(self, id_: str, head: Atom, literals: Sequence[Literal]) -> None:
+        body = tuple(literals)
+        if not any(isinstance(literal, Atom) for literal in body):
+            body = (Atom(UNIT, ()), *body)
+        used = sorted({name for literal in (head, *body) for name in _names(literal)})
+        types = tuple((name, self._types.get(name)) for name in used)
+        self._rules.append(CoreRule(id_, head, body, types, self._rule))
+
+
+def _result_type(function: str, kind: ColumnType | None) -> ColumnType | None:
+    return {"count": ColumnType.NUMBER, "mean": ColumnType.FLOAT}.get(function, kind)
+
+
+def _has_aggregate(literal: Literal) -> bool:
+    return any(isinstance(node, Aggregate) for node in walk(literal))
+
+
+def _names(node: Literal | Term) -> set[str]:
+    """Every variable in a node, also inside of aggregates."""
+    return {part.name for part in walk(node) if isinstance(part, Variable)}
+
+
+def _names_outside(nodes: Iterable[Literal | Term]) -> frozenset[str]:
+    """The variables of the nodes that do not stand inside of an aggregate."""
+    found: set[str] = set()
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, Variable):
+            found.add(node.name)
+        elif isinstance(node, Atom | Negation | Comparison):
+            todo.extend(terms_of(node))
+        elif isinstance(node, BinaryOperation):
+            todo.extend((node.left, node.right))
+        elif isinstance(node, UnaryOperation):
+            todo.append(node.operand)
+        elif isinstance(node, FunctorCall):
+            todo.extend(node.arguments)
+        elif isinstance(node, HeadAggregate):
+            todo.append(node.argument)
+    return frozenset(found)

@@ -1,0 +1,18 @@
+"""Computed values and conditions of rules: terms and comparisons over columns of codes.
+
+Read expression.py first; operation.py says what an operation is, operations.py finds it, and numbers.py,
+floats.py and strings.py have the operations.
+"""
+
+from engine.expressions.expression import Condition, Expression, compile_condition, compile_term
+from engine.expressions.locals import distinct_locals
+from engine.expressions.variables import variable_types
+
+__all__ = [
+    "Condition",
+    "Expression",
+    "compile_condition",
+    "compile_term",
+    "distinct_locals",
+    "variable_types",
+]

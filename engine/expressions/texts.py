@@ -1,0 +1,61 @@
+"""The symbols of one evaluation: those of the table, and those that only intermediate results hold.
+
+In: texts and codes. Out: codes and texts. Codes of the table are 0 and more; a text that the table does not
+hold gets a negative code, which lives as long as the evaluation. `settle` interns the ones that are left in a
+result.
+Always: within one evaluation equal texts have equal codes. The table grows by results only (and by what `ord` is
+asked for): not by what a condition computes, by parts of a longer text, or by an evaluation that fails. This
+matters because symbols are kept and published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.symbols import SymbolTable
+from engine.values import Codes
+
+
+class Texts:
+    """A symbol table with an overlay of texts that are not in it."""
+
+    def __init__(self, table: SymbolTable) -> None:
+        self._table = table
+        self._own: list[str] = []
+        self._codes: dict[str, int] = {}
+
+    def intern(self, text: str) -> int:
+        """The code of `text`; the table stays as it is."""
+        # The overlay first: a text that `settle` interned meanwhile keeps the code that columns have for it.
+        code = self._codes.get(text)
+        if code is None:
+            code = self._table.find(text)
+            if code is None:
+                self._own.append(text)
+                code = self._codes[text] = -len(self._own)
+        return code
+
+    def intern_all(self, texts: Sequence[str]) -> Codes:
+        """The codes of many texts, int64[n]."""
+        return np.array([self.intern(text) for text in texts], np.int64)
+
+    def text(self, code: int) -> str:
+        return self._table.text(code) if code >= 0 else self._own[-code - 1]
+
+    def texts(self, codes: Codes) -> list[str]:
+        """The texts of many codes."""
+        if not self._own:
+            return self._table.texts(codes)
+        return [self.text(code) for code in codes.tolist()]
+
+    def settle(self, codes: Codes) -> Codes:
+        """The same symbols with codes of the table; new ones are interned in the order of their first row."""
+        new = codes < 0
+        if not new.any():
+            return codes
+        settled = codes.copy()
+        places = [self._table.intern(self.text(code)) for code in codes[new].tolist()]
+        settled[new] = places
+        return settled
