@@ -18,8 +18,10 @@ from service.cli.demo import demo
 from service.cli.edit import facts_app, rules_app
 from service.cli.load import load
 from service.cli.output import fail, out, print_refusal
+from service.cli.owl import owl
 from service.cli.plan import plan
 from service.cli.read import epochs, query, relations, status
+from service.cli.run import run as run_program
 from service.cli.serve import engine, serve
 from service.cli.supervisor import PartFailed
 
@@ -48,6 +50,7 @@ def show_version() -> None:
 
 
 SERVICE, CHANGE, READ = "Run the service", "Change facts and rules", "Ask"
+ALONE = "Work without a service"
 app.command(rich_help_panel=SERVICE)(demo)
 app.command(rich_help_panel=SERVICE)(serve)
 app.command(rich_help_panel=SERVICE)(engine)
@@ -58,7 +61,9 @@ app.add_typer(rules_app, name="rules", rich_help_panel=CHANGE)
 app.command(rich_help_panel=READ)(query)
 app.command(rich_help_panel=READ)(relations)
 app.command(rich_help_panel=READ)(epochs)
-app.command(rich_help_panel=READ)(plan)
+app.command("run", rich_help_panel=ALONE)(run_program)
+app.command(rich_help_panel=ALONE)(plan)
+app.command(rich_help_panel=ALONE)(owl)
 app.command("version", rich_help_panel=READ)(show_version)
 
 

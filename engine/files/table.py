@@ -1,0 +1,41 @@
+"""The tuples of one relation as columns: how facts come from a file and results go into one.
+
+Always: all columns have the table's length, each value is of its column's type. A column of numbers or floats is a
+numpy array, one of symbols or bools a list, so that a file of numbers never becomes Python objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.language.schema import ColumnType
+from engine.transaction import Tuple
+
+Column: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float64] | list[Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`length` tuples; a relation without columns has a length all the same."""
+
+    types: Sequence[ColumnType]
+    columns: Sequence[Column]
+    length: int
+
+    def numbers(self) -> npt.NDArray[np.int64] | None:
+        """int64[length, arity] if every column is of numbers."""
+        if not self.types or any(kind is not ColumnType.NUMBER for kind in self.types):
+            return None
+        return np.column_stack(self.columns)
+
+    def tuples(self) -> Iterator[Tuple]:
+        """The tuples one by one."""
+        if not self.types:
+            return iter([()] * self.length)
+        columns = [c.tolist() if isinstance(c, np.ndarray) else c for c in self.columns]
+        return zip(*columns, strict=True)

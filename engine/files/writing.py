@@ -1,0 +1,100 @@
+"""Results as Souffle writes them: codes to sorted lines of text.
+
+In: the distinct tuples of a relation as int64 codes (engine/values.py) and the symbols' texts. Out: bytes, in blocks.
+Always: lines are sorted by value, column after column (numbers by size, symbols by code point), so that two runs
+give the same file; symbols stand as they are, and in double quotes under `rfc4180`; a float has the 17 digits that
+give back its 64 bits. The work is done by whole columns: about half a microsecond a field, two for a float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.files.layout import Layout
+from engine.language.schema import ColumnType, Schema
+
+Codes = npt.NDArray[np.int64]
+_BLOCK = 1 << 18
+"""Tuples that become text at once: bounds the memory, and a symbol's text stays far under 2 GB."""
+
+
+class SymbolTexts:
+    """The text of every code, and the order of the texts."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = pa.array(texts, pa.large_string())
+        self._ranks: Codes | None = None
+
+    def texts(self, codes: Codes) -> pa.Array:
+        return self._texts.take(pa.array(codes))
+
+    def ranks(self, codes: Codes) -> Codes:
+        """For each code the place of its text among all texts, in the order of UTF-8, which is that of code points."""
+        if self._ranks is None:
+            order = pc.sort_indices(self._texts).to_numpy()
+            self._ranks = np.empty(len(order), np.int64)
+            self._ranks[order] = np.arange(len(order))
+        return self._ranks[codes]
+
+
+def write_tuples(codes: Codes, schema: Schema, symbols: SymbolTexts, layout: Layout) -> Iterator[bytes]:
+    """The relation's tuples as lines, sorted, after a line of column names if the layout asks for one."""
+    if layout.headers:
+        yield (layout.delimiter.join(column.name for column in schema.columns) + "\n").encode()
+    if schema.arity == 0:
+        yield b"()\n" * min(len(codes), 1)
+        return
+    types = [column.type for column in schema.columns]
+    codes = codes[_order(codes, types, symbols)]
+    for start in range(0, len(codes), _BLOCK):
+        yield _lines(codes[start : start + _BLOCK], types, symbols, layout)
+
+
+def _order(codes: Codes, types: Sequence[ColumnType | None], symbols: SymbolTexts) -> npt.NDArray[np.intp]:
+    """The rows' order by value."""
+    keys: list[npt.NDArray[np.int64] | npt.NDArray[np.float64]] = []
+    for position, kind in enumerate(types):
+        column = np.ascontiguousarray(codes[:, position])
+        if kind is ColumnType.SYMBOL:
+            keys.append(symbols.ranks(column))
+        else:
+            keys.append(column.view(np.float64) if kind is ColumnType.FLOAT else column)
+    return np.lexsort(keys[::-1])
+
+
+def _lines(codes: Codes, types: Sequence[ColumnType | None], symbols: SymbolTexts, layout: Layout) -> bytes:
+    fields = [
+        _fields(np.ascontiguousarray(codes[:, i]), kind, symbols, layout.rfc4180)
+        for i, kind in enumerate(types)
+    ]
+    lines = pc.binary_join_element_wise(*fields, _text(layout.delimiter))
+    ended = pc.binary_join_element_wise(lines, _text(""), _text("\n"))
+    # The texts of an array lie behind each other in one buffer, which is the file's content already.
+    _, offsets, content = ended.buffers()
+    end = np.frombuffer(offsets, np.int64)[len(ended)]
+    return memoryview(content)[:end].tobytes()
+
+
+def _fields(column: Codes, kind: ColumnType | None, symbols: SymbolTexts, quoted: bool) -> pa.Array:
+    """One column's values as texts."""
+    if kind is ColumnType.NUMBER:
+        return pc.cast(pa.array(column), pa.large_string())
+    if kind is ColumnType.FLOAT:
+        # As a C++ stream with 17 digits: 1 and 0.5, and 0.10000000000000001 for what is nearest to a tenth.
+        return pa.array([f"{value:.17g}" for value in column.view(np.float64).tolist()], pa.large_string())
+    if kind is ColumnType.BOOL:
+        return pa.array(["true" if code else "false" for code in column.tolist()], pa.large_string())
+    texts = symbols.texts(column)
+    if not quoted:
+        return texts
+    doubled = pc.replace_substring(texts, '"', '""')
+    return pc.binary_join_element_wise(_text('"'), doubled, _text('"'), _text(""))
+
+
+def _text(text: str) -> pa.Scalar:
+    return pa.scalar(text, pa.large_string())
