@@ -32,13 +32,16 @@ class RelationChange:
 
     codes: int64[n, arity], values as codes (see engine/values.py). asserted: int64[n], the facts' weights after
     the epoch. derived: bool[n], whether some rule derives the tuple after it. present: int8[n], +1 the tuple
-    appeared, -1 it went, 0 it stayed and only `asserted` or `derived` changed.
+    appeared, -1 it went, 0 it stayed and only `asserted` or `derived` changed. was_asserted, was_derived: bool[n],
+    whether it was before the epoch.
     """
 
     codes: npt.NDArray[np.int64]
     asserted: npt.NDArray[np.int64]
     derived: npt.NDArray[np.bool_]
     present: npt.NDArray[np.int8]
+    was_asserted: npt.NDArray[np.bool_]
+    was_derived: npt.NDArray[np.bool_]
 
     @property
     def inserted(self) -> int:

@@ -154,7 +154,7 @@ class _Normaliser:
         rule = self._rule
         around = [literal for literal in rule.body if not _has_aggregate(literal)]
         body = self._body(rule.body, _names_outside((rule.head, *rule.body)), around)
-        head = self._head(body)
+        head = self._head(body, around)
         if len(body.defaults) > _MOST_DEFAULTS:
             raise UnsupportedFeatureError(
                 f"a rule may hold {_MOST_DEFAULTS} counts and sums at the most; split it through a new relation",
@@ -182,8 +182,9 @@ class _Normaliser:
                 span=span,
             )
 
-    def _head(self, body: _Body) -> Atom:
+    def _head(self, body: _Body, around: Sequence[Literal]) -> Atom:
         head = self._rule.head
+        scope = _names_outside((head, *self._rule.body))
         folded = [i for i, term in enumerate(head.terms) if isinstance(term, HeadAggregate)]
         if len(folded) > 1:
             raise UnsupportedFeatureError(
@@ -192,7 +193,7 @@ class _Normaliser:
                 span=head.span,
             )
         arguments = [term.argument if isinstance(term, HeadAggregate) else term for term in head.terms]
-        simple = [self._simple(term, body) for term in arguments]
+        simple = [self._simple(self._term(term, body, scope, around), body) for term in arguments]
         if not folded:
             return replace(head, terms=tuple(simple))
         place = folded[0]
@@ -273,7 +274,11 @@ class _Normaliser:
         name = f"{self._id}{INTERNAL}{self._aggregates}"
         shared = sorted(_names(aggregate) & scope)
         literals = [self._named(literal) for literal in aggregate.body]
-        inside = self._body(literals, scope | _names_outside(literals), [*around, *literals])
+        inner_scope, inner_around = scope | _names_outside(literals), [*around, *literals]
+        inside = self._body(literals, inner_scope, inner_around)
+        argument = aggregate.argument
+        if argument is not None:
+            argument = self._term(argument, inside, inner_scope, inner_around)
         if inside.defaults:
             raise UnsupportedFeatureError(
                 "a count or sum inside of another aggregate is not evaluated; write it as a relation",
@@ -281,7 +286,6 @@ class _Normaliser:
                 span=aggregate.span,
             )
         self._bind(name, shared, inside, around)
-        argument = aggregate.argument
         value = Constant(0, ColumnType.NUMBER) if argument is None else self._simple(argument, inside)
         kind = self._type(value)
         group = tuple(map(Variable, shared))
@@ -317,7 +321,15 @@ class _Normaliser:
         if not missing:
             return
         domain = Atom(f"{name}?", tuple(map(Variable, missing)))
-        literals = [literal for literal in around if isinstance(literal, Atom | Comparison)]
+        literals, given = _bound_together(around)
+        for variable in missing:
+            if variable not in given:
+                raise UnsupportedFeatureError(
+                    f"the variable {variable} gets its value from another aggregate, and no atom inside of this one "
+                    "has it; write one of the two as a relation",
+                    text=self._rule.text,
+                    span=self._rule.span,
+                )
         plain = self._body(literals, _names_outside(literals), ())
         self._add(domain.relation, domain, plain.literals)
         inside.literals.append(domain)
@@ -349,6 +361,31 @@ class _Normaliser:
         used = sorted({name for literal in (head, *body) for name in _names(literal)})
         types = tuple((name, self._types.get(name)) for name in used)
         self._rules.append(CoreRule(id_, head, body, types, self._rule))
+
+
+def _bound_together(around: Sequence[Literal]) -> tuple[list[Literal], set[str]]:
+    """The atoms and conditions that bind each other without the results of aggregates, and what they bind."""
+    kept: list[Literal] = [literal for literal in around if isinstance(literal, Atom | Comparison)]
+    while True:
+        bound = {
+            term.name
+            for literal in kept
+            if isinstance(literal, Atom)
+            for term in literal.terms
+            if isinstance(term, Variable)
+        }
+        size = -1
+        while size != len(bound):
+            size = len(bound)
+            for literal in kept:
+                if isinstance(literal, Comparison) and literal.operator == "=":
+                    for target, term in ((literal.left, literal.right), (literal.right, literal.left)):
+                        if isinstance(target, Variable) and _names(term) <= bound:
+                            bound.add(target.name)
+        usable = [literal for literal in kept if _names(literal) <= bound]
+        if len(usable) == len(kept):
+            return kept, bound
+        kept = usable
 
 
 def _result_type(function: str, kind: ColumnType | None) -> ColumnType | None:

@@ -98,6 +98,10 @@ class ResidentPlacement:
                 assert not known.live, "a relation with tuples keeps its arity"
                 epoch.replaced[name] = known
                 known = None
+            elif known is not None and not known.live and known.fold != _in_place(circuit, name):
+                # An empty relation is not rebuilt with its stratum, but must not go on as it was folded, or was not.
+                epoch.replaced[name] = known
+                known = None
             if known is None:
                 self._relations[name] = self._new(circuit, name)
                 epoch.created.append(name)
@@ -114,8 +118,7 @@ class ResidentPlacement:
                 epoch.new_indexes.append((demand.relation, demand.columns))
 
     def _new(self, circuit: Circuit, name: str) -> Relation:
-        fold = next((fold for fold in circuit.stratum_of[name].folds if fold.target == name), None)
-        return Relation(name, circuit.arities[name], lambda _: self._grew(), fold)
+        return Relation(name, circuit.arities[name], lambda _: self._grew(), _in_place(circuit, name))
 
     def _run(
         self, epoch: _Epoch, stratum: Stratum, facts: Mapping[str, FactDelta], deltas: dict[str, Batch]
@@ -236,6 +239,8 @@ class ResidentPlacement:
             asserted[seen],
             derived[seen] > 0,
             (present - was_present)[seen].astype(np.int8),
+            was_asserted[seen] > 0,
+            was_derived[seen] > 0,
         )
 
     def commit(self) -> None:
@@ -273,7 +278,8 @@ class ResidentPlacement:
         self._relations.update(epoch.replaced)
         for name, columns in epoch.new_indexes:
             relation = self._relations.get(name)
-            if relation is not None:
+            # What a created relation stands in for gets its own indexes back with it.
+            if relation is not None and name not in epoch.created:
                 relation.indexes.pop(columns, None)
         for name, changes in epoch.journal.items():
             if name not in epoch.created and name not in epoch.replaced:
@@ -335,6 +341,12 @@ class ResidentPlacement:
             check_relation(relation)
 
 
+def _in_place(circuit: Circuit, name: str) -> Fold | None:
+    """The fold over the relation's own tuples, if it has one."""
+    folds = circuit.stratum_of[name].folds
+    return next((fold for fold in folds if fold.target == name and not fold.sources), None)
+
+
 def _in_domain(
     relation: Relation, rows: np.ndarray[Any, np.dtype[np.int32]], domain: str
 ) -> tuple[Any, Codes]:
@@ -361,16 +373,17 @@ def _visible_difference(old: Relation, new: Relation) -> RelationChange:
     for column, values in zip(was, old.describe(before[known]), strict=True):
         column[known] = values
     seen = (asserted != was[0]) | ((derived > 0) != (was[1] > 0)) | (present != was[2])
-    gone_rows = old.all_rows()
-    gone_codes = old.codes(gone_rows)
-    gone = new.rows_of(gone_codes) == NONE
-    gone_present = old.describe(gone_rows)[2][gone]
-    nothing = np.zeros(len(gone_present), np.int64)
+    gone_codes = old.codes(old.all_rows())
+    gone_codes = gone_codes[new.rows_of(gone_codes) == NONE]
+    gone_asserted, gone_derived, gone_present = old.describe(old.rows_of(gone_codes))
+    nothing = np.zeros(len(gone_codes), np.int64)
     return RelationChange(
-        np.concatenate((codes[seen], gone_codes[gone])),
+        np.concatenate((codes[seen], gone_codes)),
         np.concatenate((asserted[seen], nothing)),
         np.concatenate((derived[seen] > 0, nothing > 0)),
         np.concatenate(((present - was[2])[seen], -gone_present)).astype(np.int8),
+        np.concatenate((was[0][seen], gone_asserted)) > 0,
+        np.concatenate((was[1][seen], gone_derived)) > 0,
     )
 
 

@@ -8,8 +8,7 @@ log-structured merge trees: O'Neil et al. 1996), so a relation has O(log n) runs
 n) times. When all runs together pass a fraction of the base they are merged into it; only the base blocks
 whose key range they touch are written again. A tombstone goes when nothing is left below it.
 
-Counts stay exact: where it matters what a changed tuple was before (a relation that has asserted and derived
-tuples), its old row is looked up.
+Counts stay exact: a change says what each tuple was before it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from engine.epoch import RelationChange
 from engine.storage.blocks import BLOCK_ROWS, Present, encode_block
 from engine.storage.manifest import BLOCK, BlockIndex, Counts, RelationManifest, Segment
 from engine.storage.objects import ObjectStore
-from engine.storage.rows import Codes, Rows, concatenate, merge, positions, rows_in_order, sort_order
+from engine.storage.rows import Codes, Rows, concatenate, merge, rows_in_order, sort_order
 
 # Runs of one size class that are merged into one; each class is eight times as large as the one before.
 RUNS_PER_TIER = 8
@@ -44,7 +43,7 @@ def apply_change(
     rows = rows_in_order(change.codes, change.asserted, change.derived, order)
     arity, present = rows.arity, change.present.take(order)
     delta = write_segment(rows, store, present)
-    after = _counts_after(relation, counts, rows, present, store)
+    after = _counts_after(counts, change)
     if after.all == 0:
         return RelationManifest(arity, ()), after, delta
     old = relation.segments if relation is not None else ()
@@ -198,43 +197,9 @@ def _join(parts: list[BlockIndex]) -> BlockIndex | None:
     return BlockIndex(ids, rows, first, last, low, high)
 
 
-def _counts_after(
-    relation: RelationManifest | None, counts: Counts, rows: Rows, present: Present, store: ObjectStore
-) -> Counts:
-    """The counts after a change; `present` says which tuples appeared and went, the rest needs the old
-    rows."""
-    total = counts.all + int(present.sum(dtype=np.int64))
-    asserted = counts.asserted + int(np.count_nonzero(rows.asserted))
-    derived = counts.derived + int(np.count_nonzero(rows.derived))
-    old = np.flatnonzero(present <= 0)
-    if relation is None or not len(old):
-        return Counts(total, asserted, derived)
-    if counts.asserted == 0 or counts.derived == 0:
-        # All old tuples are of one kind.
-        return Counts(
-            total, asserted - len(old) * (counts.asserted > 0), derived - len(old) * (counts.derived > 0)
-        )
-    was_asserted, was_derived = _old_state(relation, rows.codes[old], store)
+def _counts_after(counts: Counts, change: RelationChange) -> Counts:
     return Counts(
-        total, asserted - int(np.count_nonzero(was_asserted)), derived - int(np.count_nonzero(was_derived))
+        counts.all + int(change.present.sum(dtype=np.int64)),
+        counts.asserted + int(np.count_nonzero(change.asserted)) - int(np.count_nonzero(change.was_asserted)),
+        counts.derived + int(np.count_nonzero(change.derived)) - int(np.count_nonzero(change.was_derived)),
     )
-
-
-def _old_state(
-    relation: RelationManifest, codes: Codes, store: ObjectStore
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """bool[n] twice: whether each tuple (sorted) was asserted, and derived, before this epoch."""
-    asserted, derived = np.zeros(len(codes), np.bool_), np.zeros(len(codes), np.bool_)
-    open_ = np.arange(len(codes))
-    for segment in reversed(relation.segments):
-        if not len(open_):
-            break
-        index = store.index(segment)
-        needed = np.unique(_home_blocks(index, codes[open_]))
-        rows = concatenate(store.blocks([index.ids[i] for i in needed.tolist()]), relation.arity)
-        at = positions(rows, codes[open_])
-        hit = at >= 0
-        asserted[open_[hit]] = rows.asserted[at[hit]] != 0
-        derived[open_[hit]] = rows.derived[at[hit]]
-        open_ = open_[~hit]
-    return asserted, derived

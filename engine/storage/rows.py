@@ -141,18 +141,3 @@ def above(codes: Codes, key: Key) -> Mask:
         values = codes[:, column]
         greater = (values > key[column]) | ((values == key[column]) & greater)
     return greater
-
-
-def positions(rows: Rows, wanted: Codes) -> npt.NDArray[np.int64]:
-    """int64[m]: for each wanted tuple (each once, in any order) its row, or -1. Costs one sort of both."""
-    found = np.full(wanted.shape[0], -1, np.int64)
-    if len(rows) == 0 or wanted.shape[0] == 0:
-        return found
-    both = np.concatenate([rows.codes, wanted])
-    order = sort_order(both)
-    codes = both[order]
-    equal = (codes[1:] == codes[:-1]).all(axis=1)
-    # Stable: of a pair, the row stands before the wanted tuple.
-    at = np.flatnonzero(equal)
-    found[order[at + 1] - len(rows)] = order[at]
-    return found

@@ -76,6 +76,8 @@ class FactsReasoner:
                 np.array([self.weights.get(key, 0) for key in keys], np.int64),
                 np.zeros(len(keys), np.bool_),
                 np.array([(key in self.weights) - (key in before) for key in keys], np.int8),
+                np.array([key in before for key in keys], np.bool_),
+                np.zeros(len(keys), np.bool_),
             )
         return EpochRecord(
             epoch=self.epoch,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.errors import CorruptSnapshotError
 from engine.storage.blocks import decode_block, encode_block
-from engine.storage.rows import Rows, above, merge, positions, rows_in_order, sort_order
+from engine.storage.rows import Rows, above, merge, rows_in_order, sort_order
 
 INT64 = st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))
 WEIGHTS = st.one_of(st.integers(0, 2), st.integers(0, 2**63 - 1))
@@ -54,13 +54,10 @@ def test_oracle_merge_is_dict_update(data: st.DataObject, arity: int, drop: bool
 
 
 @given(st.data(), st.integers(1, 3))
-def test_oracle_positions_and_above(data: st.DataObject, arity: int) -> None:
+def test_oracle_above(data: st.DataObject, arity: int) -> None:
     rows = rows_of(data.draw(states(arity)), arity)
     wanted = list(data.draw(states(arity))) + [rows.key(i) for i in range(0, len(rows), 2)]
     wanted = list(dict.fromkeys(wanted))
-    known = {rows.key(i): i for i in range(len(rows))}
-    found = positions(rows, np.array(wanted, np.int64).reshape(len(wanted), arity))
-    assert found.tolist() == [known.get(row, -1) for row in wanted]
     for key in wanted:
         assert above(rows.codes, key).tolist() == [rows.key(i) > key for i in range(len(rows))]
 

@@ -32,6 +32,7 @@ def change(
     """Put tuples into these states: changes the model, and says so as the reasoner would."""
     tuples = model.setdefault(relation, {})
     rows = [row for row, state in states.items() if tuples.get(row, GONE) != state]
+    was = [tuples.get(row, GONE) for row in rows]
     present = [int(states[row] != GONE) - int(tuples.get(row, GONE) != GONE) for row in rows]
     for row in rows:
         tuples[row] = states[row]
@@ -42,6 +43,8 @@ def change(
         np.array([states[row][0] for row in rows], np.int64),
         np.array([states[row][1] for row in rows], np.bool_),
         np.array(present, np.int8),
+        np.array([state[0] != 0 for state in was], np.bool_),
+        np.array([state[1] for state in was], np.bool_),
     )
 
 
