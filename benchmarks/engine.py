@@ -77,6 +77,22 @@ def bootstrap(
     ]
 
 
+def memory() -> Figure:
+    """Bytes for each tuple of a binary relation of a million facts with two indexes, supports included."""
+    pairs = np.stack(np.divmod(np.random.default_rng(2).permutation(1_000_000), 1000), axis=1)
+    reasoner = Reasoner()
+    # No tuple of `key`, so that there is nothing but the facts and the two indexes that the plans demand.
+    reasoner.apply(rules=[("p(x, z) :- key(y), e(x, y), e(y, z).", 1)])
+    reasoner.apply(facts={"e": pairs})
+    return figure(
+        "memory a tuple, two indexes",
+        [reasoner.memory() / len(pairs)],
+        "B",
+        120,
+        "1,000,000 facts, slack included",
+    )
+
+
 def lubm(runs: int) -> list[Figure]:
     """LUBM-1 under the six RDFS rules: bootstrap, single facts, one per cent."""
     if not (DATA / "lubm1abox.ntenc").exists():
@@ -137,6 +153,8 @@ def main() -> None:
     for name, facts, rules, head, target in programs:
         if options.only in name:
             figures += bootstrap(name, facts, "arc", rules, head, target, options.runs)
+    if options.only in "memory":
+        figures.append(memory())
     if options.only in "LUBM-1":
         figures += lubm(options.runs)
     show("Engine", figures, options.json)
