@@ -56,7 +56,9 @@ def _caret_width(problem: Json) -> int:
 
 
 def show(value: Any) -> str:
-    """A value as program text."""
+    """A value as program text; what is no value of the language, as JSON."""
+    if isinstance(value, dict | list):
+        return orjson.dumps(value).decode()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

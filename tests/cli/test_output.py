@@ -93,3 +93,8 @@ def test_durations_have_the_digits_they_deserve() -> None:
 
 def test_values_are_shown_as_program_text() -> None:
     assert [output.show(v) for v in ('a"b', True, -3, 1.5)] == ['"a\\"b"', "true", "-3", "1.5"]
+
+
+def test_what_is_no_value_of_the_language_is_json_in_a_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    output.write_rows(("epoch", "changes"), [(1, {"tc": {"inserted": 2, "deleted": 0}})], Format.CSV)
+    assert capsys.readouterr().out.splitlines()[1] == '1,"{""tc"":{""inserted"":2,""deleted"":0}}"'
