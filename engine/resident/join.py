@@ -469,6 +469,31 @@ def expand(
     return out[:n], out_heights[:n], out_weights[:n], i
 
 
+@numba.njit(inline="always")
+def _row_of(r, table, i, sources, constants, wanted):
+    """The row of the tuple that binding i gives, or NONE. sources: as in `probe`. wanted: scratch, a code a column."""
+    arity = r.rows.shape[1]
+    mask = r.slots.size - 1
+    h = seed()
+    for c in range(arity):
+        source = sources[c]
+        wanted[c] = table[i, source] if source >= 0 else constants[-1 - source]
+        h = mix(h, wanted[c])
+    slot = np.int64(h) & mask
+    row = r.slots[slot]
+    while row != NONE:
+        same = True
+        for c in range(arity):
+            if r.rows[row, c] != wanted[c]:
+                same = False
+                break
+        if same:
+            break
+        slot = (slot + 1) & mask
+        row = r.slots[slot]
+    return row
+
+
 @numba.njit(
     BINDINGS(RELATION, I64_2, I32_1, I64_1, I64_1, I64_1, I64_1, types.boolean, types.int64),
     cache=True,
@@ -476,32 +501,14 @@ def expand(
 )
 def check(r, table, heights, weights, sources, constants, carry, use_heights, sign):
     """A step whose atom is bound in every column: the bindings whose tuple has entries, one row for each entry."""
-    arity = r.rows.shape[1]
-    mask = r.slots.size - 1
     one_height, one_weight = heights.size == 1, weights.size == 1
     out = np.empty((64, carry.size), np.int64)
     out_heights = np.empty(64, np.int32)
     out_weights = np.empty(64, np.int64)
-    wanted = np.empty(arity, np.int64)
+    wanted = np.empty(r.rows.shape[1], np.int64)
     n = 0
     for i in range(table.shape[0]):
-        h = seed()
-        for c in range(arity):
-            source = sources[c]
-            wanted[c] = table[i, source] if source >= 0 else constants[-1 - source]
-            h = mix(h, wanted[c])
-        slot = np.int64(h) & mask
-        row = r.slots[slot]
-        while row != NONE:
-            same = True
-            for c in range(arity):
-                if r.rows[row, c] != wanted[c]:
-                    same = False
-                    break
-            if same:
-                break
-            slot = (slot + 1) & mask
-            row = r.slots[slot]
+        row = _row_of(r, table, i, sources, constants, wanted)
         if row == NONE:
             continue
         entry = r.heads[row]["entry"]
@@ -529,32 +536,14 @@ def check(r, table, heights, weights, sources, constants, carry, use_heights, si
 @numba.njit(BINDINGS(RELATION, I64_2, I32_1, I64_1, I64_1, I64_1, I64_1), cache=True, nogil=True)
 def absent(r, table, heights, weights, sources, constants, carry):
     """A step of a negated atom: the bindings whose tuple is not there (its entries sum to 0)."""
-    arity = r.rows.shape[1]
-    mask = r.slots.size - 1
     one_height, one_weight = heights.size == 1, weights.size == 1
     out = np.empty((table.shape[0], carry.size), np.int64)
     out_heights = np.empty(table.shape[0], np.int32)
     out_weights = np.empty(table.shape[0], np.int64)
-    wanted = np.empty(arity, np.int64)
+    wanted = np.empty(r.rows.shape[1], np.int64)
     n = 0
     for i in range(table.shape[0]):
-        h = seed()
-        for c in range(arity):
-            source = sources[c]
-            wanted[c] = table[i, source] if source >= 0 else constants[-1 - source]
-            h = mix(h, wanted[c])
-        slot = np.int64(h) & mask
-        row = r.slots[slot]
-        while row != NONE:
-            same = True
-            for c in range(arity):
-                if r.rows[row, c] != wanted[c]:
-                    same = False
-                    break
-            if same:
-                break
-            slot = (slot + 1) & mask
-            row = r.slots[slot]
+        row = _row_of(r, table, i, sources, constants, wanted)
         present = 0
         if row != NONE:
             entry = r.heads[row]["entry"]
