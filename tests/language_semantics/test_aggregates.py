@@ -1,0 +1,283 @@
+"""Aggregates in bodies and heads, also recursive ones, under changes: values that anyone can compute by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine import Reasoner
+from engine.errors import (
+    BudgetExceededError,
+    StratificationError,
+    UnsupportedFeatureError,
+    ZedlogError,
+)
+from engine.placement import Budget
+from tests.language_semantics.test_negation import facts
+from tests.oracle.subject import assert_same_state, changes_of, everything
+
+
+def reasoner_with(rules: list[str], **given: Any) -> Reasoner:
+    reasoner = Reasoner()
+    reasoner.apply(facts=facts(**given), rules=[(rule, 1) for rule in rules])
+    return reasoner
+
+
+def pairs(reasoner: Reasoner, relation: str) -> dict[Any, Any]:
+    """The tuples of a relation of two columns, of which the first is a key."""
+    rows: Any = reasoner.facts(relation)
+    return dict(rows)
+
+
+def test_the_next_best_follows_when_the_best_goes() -> None:
+    reasoner = reasoner_with(["best(i, max(p)) :- bid(i, p)."], bid=[("a", 5), ("a", 9), ("a", 7)])
+    for gone, follows in ((9, 7), (7, 5)):
+        result = reasoner.apply(facts={"bid": [(("a", gone), -1)]})
+        assert changes_of(result)["best"] == {("a", gone): -1, ("a", follows): 1}
+    result = reasoner.apply(facts={"bid": [(("a", 5), -1)]})
+    assert changes_of(result)["best"] == {("a", 5): -1}
+    assert reasoner.facts("best") == []
+
+
+def test_one_copy_of_the_best_goes_and_nothing_changes() -> None:
+    reasoner = Reasoner()
+    reasoner.apply(
+        facts={"bid": [(("a", 9), 2), (("a", 5), 1)]}, rules=[("best(i, max(p)) :- bid(i, p).", 1)]
+    )
+    assert "best" not in reasoner.apply(facts={"bid": [(("a", 9), -1)]}).changes
+    assert reasoner.facts("best") == [("a", 9)]
+
+
+def test_a_best_that_two_contributions_have_stays_until_both_are_gone() -> None:
+    reasoner = reasoner_with(["low(min(p)) :- bid(_, p)."], bid=[("a", 3), ("b", 3), ("c", 4)])
+    assert "low" not in reasoner.apply(facts={"bid": [(("a", 3), -1)]}).changes
+    assert changes_of(reasoner.apply(facts={"bid": [(("b", 3), -1)]}))["low"] == {(3,): -1, (4,): 1}
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "empty"),
+    [
+        ("count : { q(x, _) }", 0),
+        ("sum y : { q(x, y) }", 0),
+        ("min y : { q(x, y) }", None),
+        ("max y : { q(x, y) }", None),
+        ("mean y : { q(x, y) }", None),
+    ],
+)
+def test_empty_groups(aggregate: str, empty: int | None) -> None:
+    """As in Souffle: nothing counts and sums to 0, and has no smallest, largest or mean value."""
+    reasoner = Reasoner()
+    # Declared, because a sum of nothing is 0 or 0.0 by the type of what there is nothing of.
+    reasoner.apply(declarations=".decl q(x: number, y: number)", facts=facts(p=[1, 2], q=[(1, 4)]))
+    reasoner.apply(rules=[(f"r(x, n) :- p(x), n = {aggregate}.", 1)])
+    one = {"count": 1, "mean": 4.0}.get(aggregate.split()[0], 4)
+    expected = {(1, one)} | ({(2, empty)} if empty is not None else set())
+    assert set(reasoner.facts("r")) == expected
+    reasoner.apply(facts={"q": [((1, 4), -1)]})
+    assert set(reasoner.facts("r")) == ({(1, empty), (2, empty)} if empty is not None else set())
+    reasoner.apply(facts={"q": [((2, -3), 1), ((2, 5), 1)]})
+    two = {"count": 2, "sum": 2, "min": -3, "max": 5, "mean": 1.0}[aggregate.split()[0]]
+    assert (2, two) in reasoner.facts("r")
+
+
+def test_an_empty_sum_of_floats_is_a_float() -> None:
+    reasoner = Reasoner()
+    reasoner.apply(declarations=".decl q(y: float)", rules=[("r(s) :- s = sum y : { q(y) }.", 1)])
+    assert reasoner.facts("r") == [(0.0,)]
+    assert isinstance(reasoner.facts("r")[0][0], float)
+
+
+def test_a_head_aggregate_has_no_empty_group() -> None:
+    reasoner = reasoner_with(["n(x, count(y)) :- e(x, y).", "t(count(x)) :- e(x, _)."], e=[(1, 2)])
+    result = reasoner.apply(facts={"e": [((1, 2), -1)]})
+    assert changes_of(result) == {"e": {(1, 2): -1}, "n": {(1, 1): -1}, "t": {(1,): -1}}
+
+
+def test_equal_values_of_different_bindings_all_count() -> None:
+    rules = ["total(w, sum(a)) :- pay(w, d, a), d > 0.", "distinct(w, sum(a)) :- pay(w, _, a)."]
+    reasoner = reasoner_with(rules, pay=[("ann", 1, 10), ("ann", 2, 10), ("ann", 3, 5)])
+    assert reasoner.facts("total") == [("ann", 25)]
+    # `_` is no named variable: two days with the same amount are one binding.
+    assert reasoner.facts("distinct") == [("ann", 15)]
+    reasoner.apply(facts={"pay": [(("ann", 1, 10), -1)]})
+    assert (reasoner.facts("total"), reasoner.facts("distinct")) == ([("ann", 15)], [("ann", 15)])
+
+
+def test_several_rules_feed_one_head() -> None:
+    rules = ["n(x, count(y)) :- a(x, y).", "n(x, count(y)) :- b(y, x)."]
+    reasoner = reasoner_with(rules, a=[(1, 2), (1, 3)], b=[(2, 1)])
+    assert reasoner.facts("n") == [(1, 3)]
+    reasoner.apply(rules=[(rules[0], -1)])
+    assert reasoner.facts("n") == [(1, 1)]
+    reasoner.apply(rules=[(rules[0], 1), (rules[1], -1)])
+    assert reasoner.facts("n") == [(1, 2)]
+
+
+def test_an_aggregate_in_a_head_argument() -> None:
+    reasoner = reasoner_with(["r(x, count : { q(y), y < x }) :- p(x)."], p=[1, 9], q=[2, 3])
+    assert set(reasoner.facts("r")) == {(1, 0), (9, 2)}
+    reasoner.apply(facts=facts(q=[0]))
+    assert set(reasoner.facts("r")) == {(1, 1), (9, 3)}
+
+
+def test_a_declared_relation_that_becomes_a_minimum() -> None:
+    """It was there, empty and not folded, before the first rule for it came."""
+    reasoner = Reasoner()
+    reasoner.apply(declarations=".decl low(x: number)", facts=facts(p=[(0, 1), (-1, 0)]))
+    rule = "low(min(x + y)) :- p(x, y), x != y."
+    before = everything(reasoner)
+    reasoner.dry_run(rules=[(rule, 1)])
+    assert everything(reasoner) == before
+    reasoner.apply(rules=[(rule, 1)])
+    assert reasoner.facts("low") == [(-1,)]
+    reasoner.apply(rules=[(rule, -1)])
+    reasoner.apply(rules=[("low(x) :- p(x, _).", 1)])
+    assert set(reasoner.facts("low")) == {(0,), (-1,)}
+    reasoner.check_invariants()
+
+
+def test_a_relation_becomes_a_minimum_while_a_rule_that_reads_it_goes() -> None:
+    """The rule that goes looks the relation up once more, by an index of its own."""
+    reader, other = "p(0 + n, 0 + 0) :- low(n, 0), !a(_, 0), 0 = n + 0.", "a(0 + 0, 0 + 0) :- e(n, n)."
+    reasoner = Reasoner()
+    reasoner.apply(
+        declarations="\n".join(f".decl {name}(x: number, y: number)" for name in ("e", "low", "p", "a")),
+        facts=facts(e=[(0, 0)]),
+        rules=[(other, 1), (reader, 1)],
+    )
+    reasoner.apply(rules=[(reader, -1), ("low(0, min(n + 0)) :- e(n, n), !a(_, _).", 1)])
+    assert reasoner.facts("low") == []
+    reasoner.apply(rules=[(other, -1)])
+    assert reasoner.facts("low") == [(0, 0)]
+    reasoner.check_invariants()
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        ["p(x, max(y)) :- q(x, y).", "p(x, min(y)) :- q(x, y)."],
+        ["p(x, max(y)) :- q(x, y).", "p(x, y) :- q(x, y)."],
+        ["p(min(x), max(y)) :- q(x, y)."],
+        ["p(x, max(s)) :- t(x, s)."],
+    ],
+)
+def test_folds_that_do_not_fit_together_are_refused(rules: list[str]) -> None:
+    reasoner = reasoner_with([], q=[(1, 2)], t=[(1, "a")])
+    before = everything(reasoner)
+    with pytest.raises(UnsupportedFeatureError):
+        reasoner.apply(rules=[(rule, 1) for rule in rules])
+    assert everything(reasoner) == before
+
+
+def test_facts_of_an_aggregated_relation_are_refused() -> None:
+    reasoner = reasoner_with(["p(x, max(y)) :- q(x, y)."], q=[(1, 2)])
+    before = everything(reasoner)
+    with pytest.raises(ZedlogError, match="aggregated"):
+        reasoner.apply(facts=facts(p=[(1, 9)]))
+    assert everything(reasoner) == before
+
+
+# ---- min and max in recursion
+
+SHORTEST = ["sp(x, min(d)) :- start(x), d = 0.", "sp(y, min(d + c)) :- sp(x, d), road(x, y, c)."]
+ROADS = [("a", "b", 7), ("a", "c", 1), ("c", "b", 2), ("b", "d", 1), ("d", "a", 1)]
+
+
+def test_single_source_shortest_path_under_changes() -> None:
+    reasoner = reasoner_with(SHORTEST, start=["a"], road=ROADS)
+    assert set(reasoner.facts("sp")) == {("a", 0), ("c", 1), ("b", 3), ("d", 4)}
+    result = reasoner.apply(facts={"road": [(("c", "b", 2), -1)]})
+    assert changes_of(result)["sp"] == {("b", 3): -1, ("b", 7): 1, ("d", 4): -1, ("d", 8): 1}
+    # The cycle d -> a -> ... -> d must not keep itself up.
+    result = reasoner.apply(facts={"start": [(("a",), -1)]})
+    assert reasoner.facts("sp") == []
+    assert len(changes_of(result)["sp"]) == 4
+
+
+def test_shortest_paths_through_an_aggregate_in_the_body() -> None:
+    """The same by a recursive min in a body: also its own way down, and up again under deletions."""
+    rules = ["sp(x, 0) :- start(x).", "n(y) :- road(_, y, _), !start(y)."]
+    rules += ["sp(y, d) :- n(y), d = min k : { sp(x, e), road(x, y, c), k = e + c }."]
+    in_body, in_head = (
+        reasoner_with(rules, start=["a"], road=ROADS),
+        reasoner_with(SHORTEST, start=["a"], road=ROADS),
+    )
+    for change in ([("c", "b", 2)], [("a", "c", 1)], [("a", "b", 7), ("b", "d", 1)]):
+        assert set(in_body.facts("sp")) == set(in_head.facts("sp"))
+        for reasoner in (in_body, in_head):
+            reasoner.apply(facts={"road": [(row, -1) for row in change]})
+            reasoner.check_invariants()
+    assert in_body.facts("sp") == in_head.facts("sp") == [("a", 0)]
+
+
+def test_all_pairs_shortest_path_linear_and_not() -> None:
+    linear = ["p(a, b, min(d)) :- w(a, b, d).", "p(a, c, min(d + e)) :- p(a, b, d), w(b, c, e)."]
+    double = [linear[0], "p(a, c, min(d + e)) :- p(a, b, d), p(b, c, e)."]
+    arcs = [(1, 2, 3), (2, 3, 4), (3, 1, 1), (1, 3, 9), (3, 4, 2)]
+    one, two = reasoner_with(linear, w=arcs), reasoner_with(double, w=arcs)
+    expected = {(1, 1): 8, (1, 2): 3, (1, 3): 7, (1, 4): 9, (2, 1): 5, (2, 2): 8, (2, 3): 4, (2, 4): 6}
+    expected |= {(3, 1): 1, (3, 2): 4, (3, 3): 8, (3, 4): 2}
+    for reasoner in (one, two):
+        assert {(a, b): d for a, b, d in reasoner.facts("p")} == expected
+        reasoner.apply(facts={"w": [((2, 3, 4), -1)]})
+    # 1 -> 3 directly now.
+    left = {(1, 1): 10, (1, 2): 3, (1, 3): 9, (1, 4): 11, (3, 1): 1, (3, 2): 4, (3, 3): 10, (3, 4): 2}
+    for reasoner in (one, two):
+        assert {(a, b): d for a, b, d in reasoner.facts("p")} == left
+
+
+def test_delivery_of_a_bill_of_materials() -> None:
+    rules = ["delivery(p, max(d)) :- basic(p, d).", "delivery(p, max(d)) :- assbl(p, s), delivery(s, d)."]
+    reasoner = reasoner_with(
+        rules,
+        basic=[("bolt", 2), ("frame", 9)],
+        assbl=[("bike", "frame"), ("bike", "wheel"), ("wheel", "bolt")],
+    )
+    assert pairs(reasoner, "delivery") == {"bolt": 2, "frame": 9, "wheel": 2, "bike": 9}
+    result = reasoner.apply(facts={"basic": [(("frame", 9), -1), (("frame", 1), 1)]})
+    assert changes_of(result)["delivery"] == {
+        ("frame", 9): -1,
+        ("frame", 1): 1,
+        ("bike", 9): -1,
+        ("bike", 2): 1,
+    }
+
+
+def test_components_merge_and_split() -> None:
+    rules = ["cc(y, min(y)) :- arc(y, _).", "cc(y, min(z)) :- cc(x, z), arc(x, y)."]
+    reasoner = reasoner_with(rules, arc=[(1, 2), (2, 1), (5, 6), (6, 5)])
+    assert pairs(reasoner, "cc") == {1: 1, 2: 1, 5: 5, 6: 5}
+    bridge = [((2, 5), 1), ((5, 2), 1)]
+    reasoner.apply(facts={"arc": bridge})
+    assert set(pairs(reasoner, "cc").values()) == {1}
+    reasoner.apply(facts={"arc": [(row, -1) for row, _ in bridge]})
+    assert pairs(reasoner, "cc") == {1: 1, 2: 1, 5: 5, 6: 5}
+    assert_same_state(reasoner, reasoner_with(rules, arc=[(1, 2), (2, 1), (5, 6), (6, 5)]))
+
+
+def test_a_minimum_that_falls_for_ever_is_refused_and_leaves_nothing() -> None:
+    reasoner = Reasoner(budget=Budget(height=50))
+    reasoner.apply(facts=facts(start=["a"], road=ROADS), rules=[(rule, 1) for rule in SHORTEST])
+    before = everything(reasoner)
+    with pytest.raises(BudgetExceededError) as refused:
+        reasoner.apply(facts=facts(road=[("b", "c", -9)]))
+    assert refused.value.detail["relation"] == "sp"
+    assert everything(reasoner) == before
+    reasoner.check_invariants()
+
+
+def test_attend_the_party_is_refused_by_name() -> None:
+    """Mutual recursion through a count, without a declaration that says it is meant."""
+    reasoner = reasoner_with([], organizer=["ann"], friend=[("bob", "ann")])
+    before = everything(reasoner)
+    with pytest.raises(StratificationError, match="count") as refused:
+        reasoner.apply(
+            rules=[
+                ("attend(x) :- organizer(x).", 1),
+                ("cnt(y, count(x)) :- attend(x), friend(y, x).", 1),
+                ("attend(x) :- cnt(x, n), n >= 3.", 1),
+            ]
+        )
+    assert set(refused.value.detail["cycle"]) == {"attend", "cnt"}
+    assert everything(reasoner) == before

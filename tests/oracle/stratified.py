@@ -1,0 +1,343 @@
+"""The stratified model of a program of the whole language, by naive evaluation over the parsed tree.
+
+In: rules as the parser read them, facts with weights. Out: relation -> set of tuples; or `UnstratifiedError`, with the
+relations of the cycle, or `NoValueError`, where a computation has no result, or `DivergesError`.
+
+The definition, word by word. Strata are the strongly connected components of the dependency graph, lower ones first.
+A stratum is iterated from its facts: each round applies every rule to what the round before gave, until nothing
+changes; in a stratum with a recursive `min` or `max` that is the language's definition, else it is the least model.
+An aggregate in a body ranges over the distinct bindings of its variables, where each `_` of a positive atom is a
+variable too; a head aggregate over the distinct bindings of each rule's named variables. An empty count or sum is 0;
+an empty min, max or mean has no value, so that its literal does not hold. Nothing here is incremental or indexed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from engine.language.syntax import (
+    Aggregate,
+    Atom,
+    BinaryOperation,
+    Comparison,
+    Constant,
+    FunctorCall,
+    HeadAggregate,
+    Literal,
+    Negation,
+    Rule,
+    Term,
+    UnaryOperation,
+    Variable,
+    Wildcard,
+    children,
+    walk,
+)
+from tests.oracle.rules import Facts, Model, Row, Value
+from tests.oracle.terms import NotModelledError, checked, finite, holds, value_of
+
+Binding = dict[str, Value]
+MONOTONE = ("min", "max")
+
+
+class UnstratifiedError(Exception):
+    """A relation depends on its own negation or aggregate; the argument is the set of relations of the cycle."""
+
+
+class DivergesError(Exception):
+    """The iteration of a stratum does not come to rest, or is too long to wait for."""
+
+
+class _EmptyAggregateError(Exception):
+    """min, max or mean of nothing."""
+
+
+def stratified_model(rules: Iterable[Rule], facts: Facts, rounds: int = 100, budget: int = 400_000) -> Model:
+    """The definition above; relations without a tuple are left out. The rules are those of weight > 0, each once."""
+    rules = list(rules)
+    model: Model = {name: {row for row, w in rows.items() if w > 0} for name, rows in facts.items()}
+    reach = dependencies(rules)
+    check_stratified(rules, reach)
+    evaluation = _Evaluation(model, budget)
+    for relations in strata(reach):
+        own = [rule for rule in rules if rule.head.relation in relations]
+        if own:
+            evaluation.stratum(own, relations, any(name in reach[name] for name in relations), rounds)
+    return {name: rows for name, rows in model.items() if rows}
+
+
+# ---- strata
+
+
+def read_by(rule: Rule) -> list[tuple[str, bool]]:
+    """Each relation of the body, with whether the rule reads it other than monotonically."""
+    folded = any(isinstance(t, HeadAggregate) and t.function not in MONOTONE for t in rule.head.terms)
+    found: list[tuple[str, bool]] = []
+
+    def visit(node: Literal | Term, strict: bool) -> None:
+        if isinstance(node, Atom):
+            found.append((node.relation, strict))
+        inside = strict or isinstance(node, Negation)
+        inside = inside or (isinstance(node, Aggregate) and node.function not in MONOTONE)
+        for child in children(node):
+            visit(child, inside)
+
+    for literal in rule.body:
+        visit(literal, folded)
+    return found
+
+
+def dependencies(rules: Iterable[Rule]) -> dict[str, set[str]]:
+    """relation -> every relation that it depends on, directly or not."""
+    reach: dict[str, set[str]] = {}
+    for rule in rules:
+        for name, _ in read_by(rule):
+            reach.setdefault(name, set())
+            reach.setdefault(rule.head.relation, set()).add(name)
+        reach.setdefault(rule.head.relation, set())
+    grown = True
+    while grown:
+        grown = False
+        for seen in reach.values():
+            more = set().union(*(reach[name] for name in seen)) - seen
+            seen |= more
+            grown = grown or bool(more)
+    return reach
+
+
+def strata(reach: Mapping[str, set[str]]) -> list[frozenset[str]]:
+    """The strongly connected components, each after all that it depends on."""
+    found = {frozenset({a} | {b for b in reach[a] if a in reach[b]}) for a in reach}
+    return sorted(
+        found, key=lambda members: (len(members.union(*(reach[a] for a in members))), sorted(members))
+    )
+
+
+def check_stratified(rules: Iterable[Rule], reach: Mapping[str, set[str]]) -> None:
+    for rule in rules:
+        head = rule.head.relation
+        for name, strict in read_by(rule):
+            if strict and (name == head or head in reach[name]):
+                raise UnstratifiedError({head, name} | {b for b in reach[head] if head in reach[b]})
+
+
+# ---- evaluation
+
+
+@dataclass
+class _Evaluation:
+    model: Model
+    budget: int
+
+    def stratum(self, rules: Sequence[Rule], members: frozenset[str], recursive: bool, rounds: int) -> None:
+        facts = {name: frozenset(self.model.get(name, ())) for name in members}
+        for _ in range(rounds if recursive else 1):
+            after = self.round(rules, facts)
+            if all(self.model.get(name, set()) == after[name] for name in members):
+                return
+            self.model.update(after)
+        if recursive:
+            raise DivergesError(f"{sorted(members)} has not come to rest after {rounds} rounds")
+
+    def round(self, rules: Sequence[Rule], facts: Mapping[str, frozenset[Row]]) -> Model:
+        """What the rules give from the present model, and the facts."""
+        after: Model = {name: set(rows) for name, rows in facts.items()}
+        folds: dict[tuple[str, str, int], dict[Row, list[Value]]] = {}
+        for rule in rules:
+            place = next((i for i, t in enumerate(rule.head.terms) if isinstance(t, HeadAggregate)), None)
+            rows = self.head_rows(rule)
+            if place is None:
+                after[rule.head.relation].update(rows)
+                continue
+            folded = rule.head.terms[place]
+            assert isinstance(folded, HeadAggregate)
+            groups = folds.setdefault((rule.head.relation, folded.function, place), {})
+            for row in rows:
+                groups.setdefault(row[:place] + row[place + 1 :], []).append(row[place])
+        for (name, function, place), groups in folds.items():
+            for group, values in groups.items():
+                after[name].add((*group[:place], fold(function, values), *group[place:]))
+        return after
+
+    def head_rows(self, rule: Rule) -> Iterator[Row]:
+        """The head of each distinct binding of the rule's named variables; an aggregate stands as its argument."""
+        scope = names_outside((rule.head, *rule.body))
+        named = sorted(names_outside(rule.body))
+        terms = [t.argument if isinstance(t, HeadAggregate) else t for t in rule.head.terms]
+        distinct = {tuple(b[name] for name in named): b for b in self.solutions(rule.body, {}, scope)}
+        for binding in distinct.values():
+            yield tuple(self.value(term, binding, scope) for term in terms)
+
+    def solutions(
+        self, body: Sequence[Literal], binding: Binding, scope: frozenset[str]
+    ) -> Iterator[Binding]:
+        """Every way to make the body true; `scope` are the variables that stand outside of the body's aggregates."""
+        atoms: list[Literal] = []
+        rest: list[Literal] = []
+        for literal in body:
+            if not isinstance(literal, Atom):
+                rest.append(literal)
+                continue
+            terms = list(literal.terms)
+            for i, term in enumerate(terms):
+                if not isinstance(term, Variable | Constant | Wildcard):
+                    terms[i] = Variable(f"@{len(atoms)}.{i}")
+                    rest.append(Comparison("=", terms[i], term))
+            atoms.append(replace(literal, terms=tuple(terms)))
+        return self._extend([*atoms, *rest], binding, scope)
+
+    def _extend(self, todo: list[Literal], binding: Binding, scope: frozenset[str]) -> Iterator[Binding]:
+        if not todo:
+            yield binding
+            return
+        for i, literal in enumerate(todo):
+            if self.is_ready(literal, binding, scope):
+                rest = todo[:i] + todo[i + 1 :]
+                for extended in self.matches(literal, binding, scope):
+                    yield from self._extend(rest, extended, scope)
+                return
+        raise NotModelledError(f"unsafe: {todo}")
+
+    def is_ready(self, literal: Literal, binding: Binding, scope: frozenset[str]) -> bool:
+        if isinstance(literal, Atom):
+            return True
+        if isinstance(literal, Negation):
+            return needed(literal, scope) <= binding.keys()
+        sides = [literal.left, literal.right]
+        unbound = [side for side in sides if not needed(side, scope) <= binding.keys()]
+        if len(unbound) == 1 and literal.operator == "=":
+            return isinstance(unbound[0], Variable)
+        return not unbound
+
+    def matches(self, literal: Literal, binding: Binding, scope: frozenset[str]) -> Iterator[Binding]:
+        match literal:
+            case Atom():
+                yield from self.rows_matching(literal, binding, scope)
+            case Negation():
+                if not any(True for _ in self.rows_matching(literal.atom, binding, scope)):
+                    yield binding
+            case Comparison():
+                try:
+                    yield from self.comparison(literal, binding, scope)
+                except _EmptyAggregateError:
+                    return
+
+    def comparison(self, literal: Comparison, binding: Binding, scope: frozenset[str]) -> Iterator[Binding]:
+        for side, other in ((literal.left, literal.right), (literal.right, literal.left)):
+            if isinstance(side, Variable) and side.name not in binding:
+                yield {**binding, side.name: self.value(other, binding, scope)}
+                return
+        left, right = (self.value(side, binding, scope) for side in (literal.left, literal.right))
+        if holds(literal, left, right):
+            yield binding
+
+    def rows_matching(self, atom: Atom, binding: Binding, scope: frozenset[str]) -> Iterator[Binding]:
+        try:
+            wanted = [
+                t if isinstance(t, Variable | Wildcard) else Constant(self.value(t, binding, scope), None)  # type: ignore[arg-type]  # only its value is read
+                for t in atom.terms
+            ]
+        except _EmptyAggregateError:
+            return
+        for row in list(self.model.get(atom.relation, ())):
+            self.budget -= 1
+            if self.budget < 0:
+                raise DivergesError("too many derivations to wait for")
+            extended = dict(binding)
+            for term, value in zip(wanted, row, strict=True):
+                if isinstance(term, Wildcard):
+                    continue
+                known = term.value if isinstance(term, Constant) else extended.setdefault(term.name, value)
+                if known != value:
+                    break
+            else:
+                yield extended
+
+    def value(self, term: Term, binding: Binding, scope: frozenset[str]) -> Value:
+        """The term's value, its aggregates first."""
+        match term:
+            case Aggregate():
+                return self.aggregate(term, binding, scope)
+            case BinaryOperation():
+                left, right = (
+                    self.constant(term.left, binding, scope),
+                    self.constant(term.right, binding, scope),
+                )
+                return value_of(replace(term, left=left, right=right), {})
+            case UnaryOperation():
+                return value_of(replace(term, operand=self.constant(term.operand, binding, scope)), {})
+            case FunctorCall():
+                arguments = tuple(self.constant(a, binding, scope) for a in term.arguments)
+                return value_of(replace(term, arguments=arguments), {})
+            case _:
+                return value_of(term, binding)
+
+    def constant(self, term: Term, binding: Binding, scope: frozenset[str]) -> Constant:
+        return Constant(self.value(term, binding, scope), None)  # type: ignore[arg-type]  # only its value is read
+
+    def aggregate(self, term: Aggregate, binding: Binding, scope: frozenset[str]) -> Value:
+        body = named_wildcards(term.body)
+        inner_scope = scope | names_outside(body)
+        given = {name: binding[name] for name in needed(term, scope)}
+        distinct = {tuple(sorted(b.items())): b for b in self.solutions(body, given, inner_scope)}
+        argument = term.argument
+        if argument is None:
+            return len(distinct)
+        values: list[Value] = [self.value(argument, b, inner_scope) for b in distinct.values()]
+        if not values and term.function != "sum":
+            raise _EmptyAggregateError
+        return fold(term.function, values)
+
+
+def fold(function: str, values: Sequence[Value]) -> Value:
+    """count, sum, mean, min or max of contributions; floats are added in ascending order."""
+    if function == "count":
+        return len(values)
+    ordered = sorted(values)
+    if function in MONOTONE:
+        return ordered[0] if function == "min" else ordered[-1]
+    total: float | int = 0
+    for value in ordered:
+        if isinstance(value, str):
+            raise NotModelledError(f"{function} of symbols")
+        total += value
+    total = finite(total) if isinstance(total, float) else checked(total)
+    return finite(float(total) / len(values)) if function == "mean" else total
+
+
+# ---- variables
+
+
+def names_outside(nodes: Iterable[Literal | Term]) -> frozenset[str]:
+    """The variables of the nodes that do not stand inside of an aggregate."""
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, Variable):
+            found.add(node.name)
+        elif not isinstance(node, Aggregate):
+            found |= names_outside(children(node))
+    return frozenset(found)
+
+
+def needed(node: Literal | Term, scope: frozenset[str]) -> set[str]:
+    """The variables that must have values first: its own, and those of its aggregates that stand outside of them."""
+    if isinstance(node, Variable):
+        return {node.name}
+    if isinstance(node, Aggregate):
+        return {n.name for n in walk(node) if isinstance(n, Variable)} & scope
+    return set().union(*(needed(child, scope) for child in children(node)))
+
+
+def named_wildcards(body: Sequence[Literal]) -> list[Literal]:
+    """The body with a variable for each `_` of its positive atoms."""
+    named: list[Literal] = []
+    for i, literal in enumerate(body):
+        if isinstance(literal, Atom):
+            terms = (
+                Variable(f"_{i}.{j}") if isinstance(t, Wildcard) else t for j, t in enumerate(literal.terms)
+            )
+            named.append(replace(literal, terms=tuple(terms)))
+        else:
+            named.append(literal)
+    return named
