@@ -212,6 +212,18 @@ class BudgetExceededError(ZedlogError):
     code = "budget_exceeded"
 
 
+class EvaluationCancelledError(ZedlogError):
+    """Whoever asked for the evaluation wants it no more; over HTTP, the client has gone."""
+
+    code = "evaluation_cancelled"
+
+
+class ConstraintViolationError(ZedlogError):
+    """After the transaction a relation that is declared a `constraint` would hold tuples. `detail` has the first."""
+
+    code = "constraint_violated"
+
+
 class StorageUnavailableError(ZedlogError):
     """The Redis server cannot be reached. A write may be sent again with the same Idempotency-Key."""
 

@@ -7,12 +7,13 @@ one. Codes are int64 (engine/values.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from engine.circuit.circuit import Circuit
 from engine.epoch import RelationChange
@@ -30,7 +31,7 @@ class Budget:
     """What one epoch may take at the most; None is no limit.
 
     derivations: enumerated in the epoch. tuples: rows held by all relations after it. height: of any tuple.
-    memory: bytes of all arrays. seconds: of evaluation.
+    memory: bytes of all arrays. seconds: of evaluation. cancelled: asked now and then; true ends the evaluation.
     """
 
     derivations: int | None = None
@@ -38,6 +39,7 @@ class Budget:
     height: int | None = None
     memory: int | None = None
     seconds: float | None = None
+    cancelled: Callable[[], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,15 @@ class Executed:
     relations: Mapping[str, RelationChange]
     derivations: int
     rebuilt: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementState:
+    """All that a placement holds, on its way into another: the circuit, and for each relation an Arrow table of
+    (c0 .., height, support, entry), whose rows of the same tuple and height are to be summed up."""
+
+    circuit: Circuit
+    relations: Mapping[str, pa.Table]
 
 
 class Encode(Protocol):
@@ -76,7 +87,7 @@ class Placement(Protocol):
         the code of a constant. After an error the state is as before.
 
         Raises:
-            BudgetExceededError, WeightOverflowError.
+            BudgetExceededError, EvaluationCancelledError, WeightOverflowError.
         """
 
     def commit(self) -> None:
@@ -102,6 +113,16 @@ class Placement(Protocol):
 
     def state(self) -> dict[str, Any]:
         """The whole internal state in codes, in a canonical form: facts, supports, entries, indexes."""
+
+    def export_state(self) -> PlacementState:
+        """Everything, supports and heights included. Not between `execute` and its end."""
+
+    def import_state(self, state: PlacementState, encode: Encode) -> None:
+        """Hold what another placement held; this one must be new.
+
+        Raises:
+            UnsupportedFeatureError: this placement cannot maintain the circuit.
+        """
 
     def close(self) -> None:
         """Give back what is held outside of this process. The placement must not be used any more."""

@@ -18,7 +18,7 @@ from engine.language.check import check_rule
 from engine.language.inference import atoms_of, infer_schemas
 from engine.language.parser import parse_declarations, parse_rules
 from engine.language.schema import ColumnType, Schema
-from engine.language.syntax import Declaration, Rule
+from engine.language.syntax import CONSTRAINT, Declaration, Rule
 from engine.transaction import MAX_WEIGHT, Mode, RuleChange
 
 MAX_BODY = 64
@@ -91,7 +91,11 @@ class Program:
         all_declarations = dict(self.declarations)
         parsed = parse_declarations(declarations) if declarations else ()
         for declaration in parsed:
-            all_declarations.setdefault(declaration.relation, declaration)
+            known_one = all_declarations.setdefault(declaration.relation, declaration)
+            if declaration.is_constraint and not known_one.is_constraint:
+                all_declarations[declaration.relation] = replace(
+                    known_one, qualifiers=(*known_one.qualifiers, CONSTRAINT)
+                )
         live = {id_: pair for id_, pair in kept.items() if pair[0].weight > 0}
         schemas = infer_schemas(
             [*self.declarations.values(), *parsed], held, [rule for _, rule in live.values()], self.schemas

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from engine.constraints import check_constraints, may_interact
 from engine.epoch import EpochRecord, EpochResult, RuleInfo
 from engine.errors import (
     InvalidRequestError,
@@ -30,14 +31,14 @@ from engine.errors import (
     ZedlogError,
 )
 from engine.language.schema import Schema
-from engine.language.syntax import Constant
 from engine.placement import Budget, Codes, Executed, Placement
 from engine.placements import make_placement
 from engine.program import Program
+from engine.query import Answer, answer
 from engine.staging import FactInput, Request, Staging, check_array
 from engine.symbols import SymbolTable
 from engine.transaction import Mode, RuleChange, Transaction, Tuple, Value, check_weight
-from engine.values import decode, encode_value, type_of
+from engine.values import Encoder, decode, encode_value, type_of
 
 if TYPE_CHECKING:
     from engine.spark.session import SparkOptions, SparkSource
@@ -68,16 +69,6 @@ class Exported:
     epoch: int
 
 
-class Encoder:
-    """Constants to codes; `symbols` is where computed strings are interned too."""
-
-    def __init__(self, symbols: SymbolTable) -> None:
-        self.symbols = symbols
-
-    def __call__(self, constant: Constant) -> int:
-        return encode_value(constant.value, self.symbols)
-
-
 class Reasoner:
     """See the module.
 
@@ -93,6 +84,7 @@ class Reasoner:
         threads: int | None = None,
         spark: SparkOptions | SparkSource | None = None,
     ) -> None:
+        self._threads = threads
         self._placement: Placement = make_placement(placement, threads, spark)
         self._budget = budget or Budget()
         self._symbols = SymbolTable()
@@ -102,6 +94,21 @@ class Reasoner:
     def close(self) -> None:
         """Give back what the placement holds outside of this process; the reasoner must not be used any more."""
         self._placement.close()
+
+    def move_to(self, placement: str, spark: SparkOptions | SparkSource | None = None) -> None:
+        """Go on in another placement, with the same state; supports and heights stay as they are.
+
+        Raises:
+            ZedlogError: the other placement cannot take it; everything is as before.
+        """
+        other = make_placement(placement, self._threads, spark)
+        try:
+            other.import_state(self._placement.export_state(), Encoder(self._symbols))
+        except BaseException:
+            other.close()
+            raise
+        self._placement.close()
+        self._placement = other
 
     # ---- changing
 
@@ -141,7 +148,8 @@ class Reasoner:
         """Apply several transactions as one epoch, in order; dry runs come after it.
 
         Each is checked against the weights that the ones before it leave; a refused one changes nothing. When the
-        evaluation is refused, the transactions are tried one after the other, and those that fail are left out.
+        evaluation is refused, or more than one has to do with a constraint, the transactions are tried one after the
+        other, and those that fail are left out.
         """
         requests = [Request.of(transaction) for transaction in transactions]
         outcomes: list[EpochResult | ZedlogError | None] = [None] * len(requests)
@@ -184,7 +192,13 @@ class Reasoner:
         start = time.perf_counter()
         mark = len(self._symbols)
         outcomes, done, failure = self._stage(requests)
-        if failure is not None:
+        alone = False
+        if done is not None and len(requests) > 1:
+            staged = [r for r, refusal in zip(requests, outcomes, strict=True) if refusal is None]
+            if may_interact(self._program, done[0], staged):
+                alone = True
+                self._placement.rollback()
+        if failure is not None or alone:
             self._symbols.truncate(mark)
             refused = self._refusals(requests, mark)
             _, done, failure = self._stage([r for i, r in enumerate(requests) if i not in refused])
@@ -202,16 +216,26 @@ class Reasoner:
     def _refusals(self, requests: list[Request], mark: int) -> dict[int, ZedlogError]:
         """The requests that cannot be applied, each tried together with those before it that can."""
         refused: dict[int, ZedlogError] = {}
-        for i in range(len(requests)):
-            outcomes, done, failure = self._stage(
-                [r for j, r in enumerate(requests[: i + 1]) if j not in refused]
-            )
-            if done is not None:
-                self._placement.rollback()
-            self._symbols.truncate(mark)
-            error = failure or outcomes[-1]
-            if error is not None:
+        staging = Staging(self._program, self._placement, self._symbols)
+        for i, request in enumerate(requests):
+            try:
+                staging.add(request)
+            except ZedlogError as error:
                 refused[i] = error
+                continue
+            staged = len(self._symbols)
+            try:
+                self._execute(staging)
+                self._placement.rollback()
+                self._symbols.truncate(staged)
+            except ZedlogError as error:
+                refused[i] = error
+                # What is staged cannot be taken out again.
+                self._symbols.truncate(mark)
+                staging = Staging(self._program, self._placement, self._symbols)
+                for earlier in (r for j, r in enumerate(requests[:i]) if j not in refused):
+                    staging.add(earlier)
+        self._symbols.truncate(mark)
         return refused
 
     def _stage(
@@ -244,7 +268,13 @@ class Reasoner:
                         "assert them in a relation of their own and add a rule for it",
                         relation=fold.target,
                     )
-        return program, self._placement.execute(program.circuit, facts, Encoder(self._symbols), self._budget)
+        executed = self._placement.execute(program.circuit, facts, Encoder(self._symbols), self._budget)
+        try:
+            check_constraints(self._program, program, executed, self._placement, self._symbols)
+        except BaseException:
+            self._placement.rollback()
+            raise
+        return program, executed
 
     def _record(self, program: Program, executed: Executed, mark: int, start: float) -> EpochRecord:
         """The record of the executed epoch. Relations that nothing mentions and that hold nothing leave the schemas."""
@@ -315,6 +345,15 @@ class Reasoner:
         codes, weights = self._placement.tuples(relation, codes_of, _domain(domain))
         tuples = decode(codes, [column.type for column in schema.columns], self._symbols)
         return list(zip(tuples, weights.tolist(), strict=True))
+
+    def query(self, text: str, budget: Budget | None = None) -> Answer:
+        """Answer a conjunction with negation, conditions, arithmetic and aggregates: the distinct bindings of its named
+        variables, or of the terms of its head (`q(x, n) :- ...`).
+
+        Raises:
+            ZedlogError: the text is no query, does not fit the relations, or outgrows `budget` (by default no limit).
+        """
+        return answer(text, self._program.schemas, self._placement, self._symbols, budget or Budget())
 
     def _find(self, schema: Schema, position: int, value: Value) -> int | None:
         """The code of a value that a column is compared with; None for a symbol that occurs nowhere."""

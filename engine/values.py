@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from engine.errors import InvalidValueError, TypeMismatchError
 from engine.language.schema import Column, ColumnType, Schema
+from engine.language.syntax import Constant
 from engine.symbols import SymbolTable
 from engine.transaction import Tuple, Value
 
@@ -27,6 +28,16 @@ _TYPE_OF: dict[type, ColumnType] = {
     float: ColumnType.FLOAT,
     bool: ColumnType.BOOL,
 }
+
+
+class Encoder:
+    """Constants of a program to codes; `symbols` is where computed strings are interned too."""
+
+    def __init__(self, symbols: SymbolTable) -> None:
+        self.symbols = symbols
+
+    def __call__(self, constant: Constant) -> int:
+        return encode_value(constant.value, self.symbols)
 
 
 def type_of(value: Value) -> ColumnType:

@@ -11,6 +11,7 @@ that it does not need.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -19,6 +20,7 @@ from fastapi import FastAPI
 from engine.storage.client import DatabaseClient
 from service import problems
 from service.context import Service
+from service.evaluation import Evaluator
 from service.metrics import Metrics, MetricsMiddleware
 from service.openapi import describe
 from service.projection import ProjectionCache
@@ -31,11 +33,15 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
     otherwise."""
     settings = settings or Settings()
     client = client or DatabaseClient.connect(settings.redis_url, settings.database)
-    service = Service(settings, client, Metrics(), ProjectionCache(settings.query_cache_rows))
+    projections = ProjectionCache(settings.query_cache_rows)
+    service = Service(settings, client, Metrics(), projections, Evaluator(settings))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # Beside the first requests: only a query that is more than one atom waits for it.
+        loading = asyncio.create_task(service.evaluator.load())
         yield
+        await asyncio.gather(loading, return_exceptions=True)
         await service.client.close()
 
     app = FastAPI(title="Zedlog", lifespan=lifespan, redirect_slashes=False, redoc_url=None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from engine.storage.client import DatabaseClient
+from service.evaluation import Evaluator
 from service.metrics import Metrics
 from service.projection import ProjectionCache
 from service.settings import Settings
@@ -21,6 +22,7 @@ class Service:
     client: DatabaseClient
     metrics: Metrics
     projections: ProjectionCache
+    evaluator: Evaluator
 
 
 def service_of(request: Request) -> Service:

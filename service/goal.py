@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from engine.errors import ArityError, TypeMismatchError, UnknownRelationError, UnsupportedFeatureError
-from engine.language.parser import parse_goal
+from engine.errors import ArityError, TypeMismatchError, UnknownRelationError
 from engine.language.schema import Column, ColumnType, Schema
 from engine.language.syntax import Atom, Constant, Variable, Wildcard
+from engine.query import unknown_relation
 from engine.transaction import Tuple, Value
 from service.problems import did_you_mean, near
 
@@ -57,16 +57,15 @@ def schema_of(schemas: Mapping[str, Schema], relation: str) -> Schema:
     return schema
 
 
-def select(text: str, schemas: Mapping[str, Schema]) -> Selection:
-    """The selection that a goal asks for.
+def select(atom: Atom, text: str, schemas: Mapping[str, Schema]) -> Selection:
+    """The selection that a goal asks for: an atom of constants, variables and `_`, which stands in `text`.
 
     Raises:
-        ProgramSyntaxError: the text is no atom.
         UnknownRelationError, ArityError, TypeMismatchError: it does not fit the relations there are.
-        UnsupportedFeatureError: an argument is an expression.
     """
-    atom = parse_goal(text)
-    schema = schema_of(schemas, atom.relation)
+    schema = schemas.get(atom.relation)
+    if schema is None:
+        raise unknown_relation(atom, text, schemas)
     if len(atom.terms) != schema.arity:
         raise ArityError(
             f"{atom.relation} has {schema.arity} columns, {schema}, but the goal has {len(atom.terms)}",
@@ -94,12 +93,9 @@ def _selection(atom: Atom, schema: Schema, text: str) -> Selection:
                     equal.append((first[term.name], position))
                 else:
                     first[term.name] = position
-            case Wildcard():
-                drops = True
             case _:
-                raise UnsupportedFeatureError(
-                    "the arguments of a goal are constants, variables and _", text=text, span=term.span
-                )
+                assert isinstance(term, Wildcard), "a goal has no computed arguments"
+                drops = True
     for a, b in equal:
         left, right = schema.columns[a], schema.columns[b]
         if left.type is not None and right.type is not None and left.type != right.type:

@@ -68,11 +68,29 @@ class ProgramChange(Strict):
 
 
 class QueryBody(Strict):
-    """A goal and the page wanted of its answer."""
+    """A query and the page wanted of its answer."""
 
-    query: Annotated[StrictStr, Field(min_length=1, examples=['tc(x, "c")'])]
+    query: Annotated[
+        StrictStr,
+        Field(
+            min_length=1,
+            description="One atom, or a conjunction with negation, conditions and aggregates, with or without a head.",
+            examples=['tc("a", x), !edge("a", x)'],
+        ),
+    ]
     limit: Annotated[StrictInt, Field(ge=1, le=100_000)] | None = None
     cursor: StrictStr | None = None
+    timeout: (
+        Annotated[
+            StrictInt | StrictFloat,
+            Field(
+                gt=0,
+                le=60,
+                description="Seconds that the query may take (10 where the service says nothing else).",
+            ),
+        ]
+        | None
+    ) = None
     at_least: (
         Annotated[StrictStr, Field(description="An epoch token; wait until its epoch is there.")] | None
     ) = None
@@ -209,7 +227,7 @@ class FactsPage(Rows):
 
 
 class QueryPage(Rows):
-    """A page of a goal's answers; `holds` stands only where the goal has no variables."""
+    """A page of a query's answers; `holds` stands only where the query has no variables."""
 
     holds: bool | None = None
 

@@ -41,7 +41,7 @@ _TAGS: Final = [
     {"name": "transactions", "description": "Change facts and rules; ask what became of a change."},
     {"name": "rules", "description": "The rules, and how to add and remove them."},
     {"name": "relations", "description": "Schemas, sizes and tuples."},
-    {"name": "query", "description": "Goals with named columns."},
+    {"name": "query", "description": "Conjunctions, with named columns."},
     {"name": "insight", "description": "Circuit, epochs, health, metrics, error codes."},
 ]
 

@@ -103,10 +103,13 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.EpochNotRetainedError: 404,
     errors.NegativeWeightError: 409,
     errors.WeightOverflowError: 409,
+    errors.ConstraintViolationError: 409,
     # The Idempotency-Key draft of the IETF asks for 422 when a key comes again with another payload.
     errors.IdempotencyConflictError: 422,
     errors.EvaluationError: 422,
     errors.BudgetExceededError: 422,
+    # Nobody reads this answer; in logs and metrics it is known as nginx's "client closed request".
+    errors.EvaluationCancelledError: 499,
     errors.StorageUnavailableError: 503,
     errors.EngineUnavailableError: 503,
     errors.SparkUnavailableError: 503,

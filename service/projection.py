@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Sized
+from typing import Final, Generic, TypeVar
 
 from engine.storage.snapshot import Position, Snapshot
 from engine.transaction import Tuple
@@ -23,22 +24,25 @@ from service.goal import Selection
 SCAN_BLOCK: Final = 20_000
 
 
-class ProjectionCache:
-    """The rows of the newest projections, at most `capacity` rows in all (one larger answer is kept
+R = TypeVar("R", bound=Sized)
+
+
+class RowCache(Generic[R]):
+    """The newest answers, by epoch token and query; at most `capacity` rows in all (one larger answer is kept
     never)."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self._rows: OrderedDict[tuple[str, str], list[Tuple]] = OrderedDict()
+        self._rows: OrderedDict[tuple[str, str], R] = OrderedDict()
         self._size = 0
 
-    def get(self, key: tuple[str, str]) -> list[Tuple] | None:
+    def get(self, key: tuple[str, str]) -> R | None:
         rows = self._rows.get(key)
         if rows is not None:
             self._rows.move_to_end(key)
         return rows
 
-    def put(self, key: tuple[str, str], rows: list[Tuple]) -> None:
+    def put(self, key: tuple[str, str], rows: R) -> None:
         if len(rows) > self.capacity or key in self._rows:
             return
         self._rows[key] = rows
@@ -46,6 +50,9 @@ class ProjectionCache:
         while self._size > self.capacity:
             _, dropped = self._rows.popitem(last=False)
             self._size -= len(dropped)
+
+
+ProjectionCache = RowCache[list[Tuple]]
 
 
 async def distinct_rows(snapshot: Snapshot, selection: Selection) -> list[Tuple]:

@@ -13,6 +13,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 # The largest page that the API's description promises; `max_limit` may only be lower.
 PAGE_LIMIT_CEILING = 100_000
+# The same of a query's time, in seconds.
+QUERY_TIMEOUT_CEILING = 60.0
 
 
 class Settings(BaseSettings):
@@ -39,10 +41,24 @@ class Settings(BaseSettings):
         int, Field(ge=0, description="Rows of projected answers kept between the pages of cursor chains.")
     ] = 1_000_000
 
+    query_timeout: Annotated[
+        float, Field(gt=0, description="The time that a query has without `timeout`.")
+    ] = 10.0
+    max_query_timeout: Annotated[float, Field(gt=0, le=QUERY_TIMEOUT_CEILING)] = QUERY_TIMEOUT_CEILING
+    query_tuples: Annotated[
+        int, Field(ge=1, description="Tuples that one query may read and compute; about 100 bytes each.")
+    ] = 5_000_000
+    query_workers: Annotated[int, Field(ge=1, description="Queries that are evaluated at the same time.")] = 2
+
     @model_validator(mode="after")
     def _limits_agree(self) -> Settings:
         if self.default_limit > self.max_limit:
             raise ValueError(
                 f"default_limit ({self.default_limit}) is larger than max_limit ({self.max_limit})"
+            )
+        if self.query_timeout > self.max_query_timeout:
+            raise ValueError(
+                f"query_timeout ({self.query_timeout}) is larger than max_query_timeout "
+                f"({self.max_query_timeout})"
             )
         return self

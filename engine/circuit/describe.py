@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.circuit.circuit import Circuit, Stratum
 from engine.circuit.normal import Fold
+from engine.circuit.pivot import pivot_of
 from engine.circuit.plan import Absent, Check, CompiledRule, Extend, Let, Plan, Source, Step, Where
 from engine.language.canonical import format_literal, format_rule, format_term
 from engine.language.syntax import Constant, Rule
@@ -57,6 +58,9 @@ def to_text(circuit: Circuit) -> str:
             lines.append(f"stratum {number}: {', '.join(stratum.relations)} (facts only)")
             continue
         lines.append(f"stratum {number}: {', '.join(stratum.relations)} ({kind})")
+        pivot = pivot_of(stratum)
+        if pivot is not None:
+            lines.append("  pivot: " + ", ".join(f"column {c + 1} of {name}" for name, c in pivot.items()))
         for rule in stratum.rules:
             lines.append(f"  {rule.id}  {_text(rule)}")
             for plan in rule.plans:
@@ -81,6 +85,7 @@ def _stratum(number: int, stratum: Stratum) -> dict[str, Any]:
         "number": number,
         "relations": list(stratum.relations),
         "recursive": stratum.recursive,
+        "pivot": dict(pivot) if (pivot := pivot_of(stratum)) is not None else None,
         "reads": sorted(stratum.reads),
         "rules": [_rule(rule) for rule in stratum.rules],
         "folds": [_fold(fold) for fold in stratum.folds],

@@ -8,7 +8,7 @@ accepted), inference.py and unification.py (schemas).
 from engine.language.canonical import canonical_text, format_declaration, format_rule, rule_id
 from engine.language.check import check_rule
 from engine.language.inference import infer_schemas
-from engine.language.parser import parse_declarations, parse_goal, parse_program, parse_rules
+from engine.language.parser import parse_declarations, parse_goal, parse_program, parse_query, parse_rules
 from engine.language.schema import Column, ColumnType, Schema
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "parse_declarations",
     "parse_goal",
     "parse_program",
+    "parse_query",
     "parse_rules",
     "rule_id",
 ]

@@ -248,6 +248,13 @@ class TreeBuilder(Transformer[Token, Any]):
         atom: Atom = parts[0]
         return atom
 
+    def query(self, parts: list[Part]) -> tuple[Atom | None, Alternatives]:
+        return None, parts[0]
+
+    def headed_query(self, parts: list[Part]) -> tuple[Atom | None, Alternatives]:
+        head, body = parts[0], parts[1]
+        return head, body
+
 
 def _check_relation(name: Token) -> None:
     if name in operators.RESERVED:

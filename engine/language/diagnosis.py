@@ -149,9 +149,11 @@ def _after(before: Any, accepted: frozenset[str]) -> str:
 def _hint(found: str, before: Any, accepted: frozenset[str]) -> str:
     """What to do about it, where the cause is a common slip."""
     span = _span(before)
-    if "DOT" in accepted and span is not None and (found[0].isalpha() or found[0] in "._"):
+    # A query may also end without a dot.
+    in_clause = "DOT" in accepted and "$END" not in accepted
+    if in_clause and span is not None and (found[0].isalpha() or found[0] in "._"):
         return f"; did you forget the '.' at the end of the clause in line {span.end_line}?"
-    if "DOT" in accepted and found == ":-" and "_IF" not in accepted:
+    if in_clause and found == ":-" and "_IF" not in accepted:
         return "; a clause has one ':-': did you forget the '.' at the end of an earlier clause?"
     if found == "'":
         return "; a symbol is written in double quotes"

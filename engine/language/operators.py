@@ -84,6 +84,7 @@ FOREIGN_DIRECTIVES = {
     ".once": "includes (.once)",
     ".number_type": "the old form of type declarations (.number_type); write .type T <: number",
     ".symbol_type": "the old form of type declarations (.symbol_type); write .type T <: symbol",
+    ".constraint": "directives for constraints (.constraint; write .decl r(...) constraint)",
 }
 FOREIGN_TERMS = {
     "[": "records",

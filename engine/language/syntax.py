@@ -19,6 +19,8 @@ MAX_DEPTH = 100
 # An aggregate counts for more, because a walk into it passes a literal and a term on each level.
 AGGREGATE_DEPTH = 4
 NOWHERE = Span(1, 1, 1, 1)
+CONSTRAINT = "constraint"
+"""The qualifier of a relation that must stay empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,28 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class Query:
+    """`body` or `head :- body`: what is asked. A body with `;` is several; their answers are put together.
+
+    The head's relation is a label only: it says nothing of a relation of that name.
+    """
+
+    head: Atom | None
+    bodies: tuple[tuple[Literal, ...], ...]
+    text: str = field(default="", compare=False, repr=False)
+
+    @property
+    def goal(self) -> Atom | None:
+        """The query's only atom, where it is nothing but one atom of variables, constants and `_`."""
+        if self.head is not None or len(self.bodies) != 1 or len(self.bodies[0]) != 1:
+            return None
+        literal = self.bodies[0][0]
+        if isinstance(literal, Atom) and not any(map(depth_of, literal.terms)):
+            return literal
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class Declaration:
     """`.decl relation(column: type, ...) qualifiers`; type aliases are resolved, column names distinct."""
 
@@ -184,6 +208,11 @@ class Declaration:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     column_spans: tuple[Span, ...] = field(default=(), compare=False, repr=False)
     text: str = field(default="", compare=False, repr=False)
+
+    @property
+    def is_constraint(self) -> bool:
+        """Whether the relation must stay empty: a transaction after which it holds a tuple is refused."""
+        return CONSTRAINT in self.qualifiers
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from engine.circuit.circuit import Stratum
 from engine.circuit.plan import CompiledRule, Let
-from engine.errors import BudgetExceededError
+from engine.errors import BudgetExceededError, EvaluationCancelledError
 from engine.placement import Budget
 
 COMPUTED_HEIGHT = 100_000
@@ -61,6 +61,11 @@ class Meter:
         limit = self.budget.derivations
         if limit is not None and self.derivations > limit:
             self._refuse("derivations", f"{self.derivations:,} derivations, of {limit:,} allowed")
+        self._check_time()
+
+    def _check_time(self) -> None:
+        if self.budget.cancelled is not None and self.budget.cancelled():
+            raise EvaluationCancelledError("the evaluation was cancelled; it was dropped whole")
         if self._stop is not None and time.monotonic() > self._stop:
             self._refuse("seconds", f"more than the {self.budget.seconds:g} seconds allowed")
 
@@ -74,6 +79,9 @@ class Meter:
 
     def tuples(self, relation: Growing, stratum: Stratum) -> None:
         """Tuples were pushed to `relation`."""
+        # One join may hand on chunk after chunk, and is charged once. Facts are not evaluation.
+        if self.derivations:
+            self._check_time()
         limit = self.budget.tuples
         if limit is not None:
             held = sum(r.live for r in self._relations.values())

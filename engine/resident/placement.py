@@ -20,13 +20,14 @@ from engine.circuit.normal import UNIT, Fold
 from engine.epoch import RelationChange
 from engine.errors import BudgetExceededError
 from engine.language.schema import ColumnType
-from engine.placement import Budget, Codes, Encode, Executed, FactDelta
+from engine.placement import Budget, Codes, Encode, Executed, FactDelta, PlacementState
 from engine.resident.bound import BoundPlan, bind_rule
 from engine.resident.layout import NONE
 from engine.resident.meter import Meter
 from engine.resident.relation import ONE, Relation, state_of
 from engine.resident.steps import Batch, Runner
 from engine.resident.stratum import GROUND, Changes, StratumRun
+from engine.resident.transfer import fill, to_table
 
 
 @dataclass(slots=True)
@@ -101,7 +102,11 @@ class ResidentPlacement:
             elif known is not None and not known.live and known.fold != _in_place(circuit, name):
                 # An empty relation is not rebuilt with its stratum, but must not go on as it was folded, or was not.
                 epoch.replaced[name] = known
-                known = None
+                fresh = self._relations[name] = self._new(circuit, name)
+                # Rules that disappear still look it up.
+                for columns in known.indexes:
+                    fresh.add_index(columns)
+                epoch.created.append(name)
             if known is None:
                 self._relations[name] = self._new(circuit, name)
                 epoch.created.append(name)
@@ -332,6 +337,18 @@ class ResidentPlacement:
 
     def state(self) -> dict[str, Any]:
         return {name: state_of(self._relations[name]) for name in sorted(self._relations)}
+
+    def export_state(self) -> PlacementState:
+        assert self._epoch is None, "an executed epoch is neither kept nor dropped"
+        return PlacementState(self._circuit, {name: to_table(held) for name, held in self._relations.items()})
+
+    def import_state(self, state: PlacementState, encode: Encode) -> None:
+        assert not self._relations, "only a new placement takes a state"
+        epoch = _Epoch(state.circuit)
+        self._install(epoch, encode)
+        for name, table in state.relations.items():
+            fill(self._relations[name], table)
+        self._circuit = state.circuit
 
     def close(self) -> None:
         """Nothing is held outside of this process."""

@@ -148,6 +148,10 @@ class StratumRun:
         """Add `weights` to the asserted weights of the tuples."""
         self._push(relation, codes, GROUND, weights)
 
+    def add_supports(self, relation: str, codes: I64, heights: I32, weights: I64) -> None:
+        """Add supports that were derived elsewhere, at their heights."""
+        self._push(relation, codes, heights, weights)
+
     # ---- heights
 
     def ascend(self) -> None:

@@ -7,7 +7,8 @@ block which is gone says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -24,12 +25,13 @@ from engine.errors import (
     UnknownColumnError,
     UnknownRelationError,
 )
-from engine.language.schema import ColumnType, Schema
+from engine.language.schema import Column, ColumnType, Schema
 from engine.storage.compaction import EMPTY
 from engine.storage.manifest import Counts, Manifest, Program
 from engine.storage.reader import ObjectReader
 from engine.storage.rows import Codes
 from engine.storage.scan import scan
+from engine.storage.snapshot_symbols import SnapshotSymbols
 from engine.storage.token import format_token
 from engine.symbols import SymbolTable
 from engine.transaction import Tuple, Value
@@ -41,6 +43,9 @@ Domain = Literal["all", "asserted", "derived"]
 
 # The codes of a page's last tuple: where the next page goes on. Integers, one for each column: JSON-ready.
 Position = tuple[int, ...]
+
+# Rows that one step of a whole read takes: some milliseconds of work.
+_SCAN_ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,70 @@ class Snapshot:
         last = rows.key(len(rows) - 1) if more else None
         return Page(tuples, rows.asserted.tolist(), rows.derived.tolist(), last)
 
+    async def codes(
+        self, relation: str, bound: Mapping[int, Value] | None = None, most: int | None = None
+    ) -> Codes:
+        """All tuples whose columns have the `bound` values, as codes, int64[n, arity].
+
+        most: so many are enough; a few more may come. Reads block by block and lets other tasks in between.
+
+        Raises:
+            as `facts` does.
+        """
+        schema = self._schema(relation)
+        entry = self._manifest.relations.get(relation)
+        parts = [np.empty((0, schema.arity), np.int64)]
+        try:
+            codes = await self._bound_codes(schema, bound or {})
+            if codes is None or entry is None:
+                return parts[0]
+            stored = await self._reader.relation(entry.id)
+            after: Position | None = None
+            count, more = 0, True
+            while more and (most is None or count < most):
+                rows, more = await scan(self._reader, stored, codes, "all", _SCAN_ROWS, after)
+                parts.append(rows.codes)
+                count += len(rows)
+                after = rows.key(len(rows) - 1) if more else None
+                await asyncio.sleep(0)
+        except CorruptSnapshotError as error:
+            raise await self._removed_or(error) from error
+        return np.concatenate(parts)
+
+    async def symbols(self, constants: Iterable[str], *, complete: bool) -> SnapshotSymbols:
+        """A symbol table for an evaluation over this snapshot, which knows `constants` and, with `complete`, every
+        symbol there is. What is new is interned after them.
+
+        Raises:
+            EpochNotRetainedError, StorageUnavailableError: as for `facts`.
+        """
+        count, chunks = self._manifest.symbol_count, self._manifest.symbols
+        try:
+            if complete:
+                texts = await self._reader.texts(chunks)
+                pairs = [(chunk.first, known) for chunk, known in zip(chunks, texts, strict=True)]
+                return SnapshotSymbols(count, {}, pairs)
+            found = {text: await self._symbol_code(text) for text in constants}
+        except CorruptSnapshotError as error:
+            raise await self._removed_or(error) from error
+        return SnapshotSymbols(count, {text: code for text, code in found.items() if code is not None})
+
+    async def decode(self, codes: Codes, columns: Sequence[Column], new: Sequence[str] = ()) -> list[Tuple]:
+        """The tuples that codes stand for; `new` are the symbols after those of the snapshot.
+
+        Raises:
+            EpochNotRetainedError, StorageUnavailableError: as for `facts`.
+        """
+        try:
+            return await self._decode(codes, Schema("", tuple(columns)), new)
+        except CorruptSnapshotError as error:
+            raise await self._removed_or(error) from error
+
+    @property
+    def symbol_count(self) -> int:
+        """How many symbols the database has; codes of symbols are smaller."""
+        return self._manifest.symbol_count
+
     @property
     def changed(self) -> tuple[str, ...]:
         """The relations that this epoch changed."""
@@ -174,32 +243,35 @@ class Snapshot:
                 return chunk.first + place
         return None
 
-    async def _decode(self, codes: Codes, schema: Schema) -> list[Tuple]:
+    async def _decode(self, codes: Codes, schema: Schema, new: Sequence[str] = ()) -> list[Tuple]:
         if not schema.columns:
             return [()] * len(codes)
         columns: list[list[Any]] = []
         for i, column in enumerate(schema.columns):
             if column.type is ColumnType.SYMBOL:
-                columns.append(await self._texts(codes[:, i]))
+                columns.append(await self._texts(codes[:, i], new))
             else:
                 columns.append(decode_column(codes[:, i], column.type, SymbolTable()))
         return list(zip(*columns, strict=True))
 
-    async def _texts(self, codes: Codes) -> list[str]:
+    async def _texts(self, codes: Codes, new: Sequence[str]) -> list[str]:
         """The strings of symbol codes; only the chunks that have them are read."""
-        firsts = np.array([chunk.first for chunk in self._manifest.symbols], np.int64)
-        if len(codes) and not (
-            len(firsts) and codes.min() >= 0 and codes.max() < self._manifest.symbol_count
-        ):
+        count = self._manifest.symbol_count
+        if len(codes) and not (codes.min() >= 0 and codes.max() < count + len(new)):
             raise CorruptSnapshotError("a tuple of the snapshot has a symbol that is not there")
+        firsts = np.array([chunk.first for chunk in self._manifest.symbols], np.int64)
         home = np.searchsorted(firsts, codes, side="right") - 1
-        needed = np.unique(home).tolist()
-        texts = [""] * len(codes)
+        home[codes >= count] = -1
+        needed = [number for number in np.unique(home).tolist() if number >= 0]
         chunks = [self._manifest.symbols[i] for i in needed]
+        sources = [(-1, count, new)] if new else []
         for number, chunk, known in zip(needed, chunks, await self._reader.texts(chunks), strict=True):
+            sources.append((number, chunk.first, known.texts))
+        texts = [""] * len(codes)
+        for number, first, known_texts in sources:
             rows = np.flatnonzero(home == number)
-            for row, place in zip(rows.tolist(), (codes[rows] - chunk.first).tolist(), strict=True):
-                texts[row] = known.texts[place]
+            for row, place in zip(rows.tolist(), (codes[rows] - first).tolist(), strict=True):
+                texts[row] = known_texts[place]
         return texts
 
 

@@ -1,4 +1,8 @@
-"""`POST /v1/query`: a goal over one relation, answered with named columns."""
+"""`POST /v1/query`: a conjunction over the relations of one epoch, answered with named columns.
+
+A single atom is read from the snapshot directly (goal.py, projection.py); everything else is evaluated
+(evaluation.py).
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,21 @@ from starlette.responses import Response
 
 from engine.errors import (
     ArityError,
+    BudgetExceededError,
+    EvaluationCancelledError,
+    EvaluationError,
     InvalidCursorError,
     InvalidRequestError,
     ProgramSyntaxError,
     TypeMismatchError,
     UnknownRelationError,
+    UnsafeRuleError,
     UnsupportedFeatureError,
 )
-from engine.language.schema import ColumnType
+from engine.language.parser import parse_query
+from engine.language.schema import Column, ColumnType
+from engine.language.syntax import Query
+from engine.query import prepare
 from engine.storage.snapshot import Snapshot
 from engine.transaction import Tuple
 from service.body import read_json
@@ -25,28 +36,34 @@ from service.changes import check_object, with_place
 from service.context import Service, service_of
 from service.cursor import Cursor, decode_cursor, encode_cursor, query_digest
 from service.describe import BODY_ERRORS, READ_ERRORS, json_body, problems
+from service.evaluation import Deadline, until_gone
 from service.formats import ROW_TYPES, negotiate, rows_response
 from service.goal import Selection, select
 from service.models import QueryBody, QueryPage
 from service.parameters import only_known_parameters
-from service.problems import NotAcceptableError
+from service.problems import InvalidParameterError, NotAcceptableError
 from service.projection import projected_page
 from service.reading import page_limit, pin
 from service.routes.relations import ROWS
 
 router = APIRouter(tags=["query"], dependencies=[Depends(only_known_parameters)])
 
-_FIELDS = ("query", "limit", "cursor", "at_least", "as_of")
+_FIELDS = ("query", "limit", "cursor", "timeout", "at_least", "as_of")
 _EXAMPLES = {
     "who reaches c": {"query": 'tc(x, "c")'},
     "cycles": {"query": "tc(x, x)", "limit": 100},
     "does it hold": {"query": 'tc("a", "c")'},
+    "a conjunction": {
+        "query": 'tc("a", x), !edge("a", x), n = count : { edge(x, _) }, n > 1',
+        "timeout": 2.5,
+    },
+    "with a head": {"query": "q(y, count(x)) :- tc(x, y), x != y"},
 }
 
 
 @router.post(
     "/v1/query",
-    summary="Answer a goal",
+    summary="Answer a query",
     response_model=QueryPage,
     responses={
         200: ROWS,
@@ -55,8 +72,12 @@ _EXAMPLES = {
             ProgramSyntaxError,
             ArityError,
             TypeMismatchError,
+            UnsafeRuleError,
             UnsupportedFeatureError,
             UnknownRelationError,
+            EvaluationError,
+            BudgetExceededError,
+            EvaluationCancelledError,
             InvalidCursorError,
             NotAcceptableError,
             *READ_ERRORS,
@@ -66,9 +87,14 @@ _EXAMPLES = {
     operation_id="postQuery",
 )
 async def post_query(request: Request) -> Response:
-    """The goal is one atom: constants bind, a repeated variable asks for equal columns, `_` is left out. The
-    answer is the distinct bindings of the variables, in the order in which they are written. A goal without
-    variables answers `holds`, and one empty row where it does.
+    """The query is a conjunction of atoms, negated atoms, conditions and equations, with the terms, functors and
+    aggregates of rules; `;` stands between alternatives. The answer is the distinct bindings of its named variables,
+    in the order of their first use; `_` and the variables of an aggregate's own are left out. With a head,
+    `q(x, n) :- ...`, it is the terms of the head; its name is a label. A query without variables answers `holds`,
+    and one empty row where it does.
+
+    It is evaluated over one epoch, and waits for none. It is refused with `budget_exceeded` when it takes longer than
+    `timeout`, or reads and computes more tuples than the service allows, and cancelled when its client goes.
     """
     service = service_of(request)
     kind = negotiate(request, ROW_TYPES)
@@ -78,23 +104,46 @@ async def post_query(request: Request) -> Response:
     text = _text(body, "query")
     assert text is not None
     limit = page_limit(service, _count(body, "limit", 1))
+    deadline = Deadline(_timeout(service, body))
     digest = query_digest("query", text)
     cursor = _text(body, "cursor")
     start = None if cursor is None else decode_cursor(cursor, digest)
+    query = with_place("query", lambda: parse_query(text))
     snapshot = await pin(service, _text(body, "at_least"), _count(body, "as_of", 0), start)
-    selection = with_place("query", lambda: select(text, snapshot.schemas))
-    rows, position = await _rows(service, snapshot, selection, digest, limit, start)
+    work = _page(service, snapshot, query, digest, limit, start, deadline)
+    columns, rows, position = await until_gone(request, work)
     following = None if position is None else encode_cursor(Cursor(snapshot.token, list(position)), digest)
     document: dict[str, Any] = {"epoch": snapshot.epoch, "token": snapshot.token, "cursor": following}
-    if not selection.columns:
+    if not columns:
         document["holds"] = bool(rows)
-    return rows_response(kind, selection.columns, rows, document)
+    return rows_response(kind, columns, rows, document)
 
 
-async def _rows(
+async def _page(
+    service: Service,
+    snapshot: Snapshot,
+    query: Query,
+    digest: str,
+    limit: int,
+    start: Cursor | None,
+    deadline: Deadline,
+) -> tuple[tuple[Column, ...], list[Tuple], Tuple | None]:
+    """Columns, a page of distinct rows, and the position after it if there are more."""
+    goal = query.goal
+    if goal is not None:
+        selection = with_place("query", lambda: select(goal, query.text, snapshot.schemas))
+        rows, after = await deadline.hold(_selected(service, snapshot, selection, digest, limit, start))
+        return selection.columns, rows, after
+    prepared = with_place("query", lambda: prepare(query, snapshot.schemas))
+    number = 0 if start is None else _number(start)
+    rows, following = await service.evaluator.page(snapshot, prepared, digest, limit, number, deadline)
+    return prepared.columns, rows, None if following is None else (following,)
+
+
+async def _selected(
     service: Service, snapshot: Snapshot, selection: Selection, digest: str, limit: int, start: Cursor | None
 ) -> tuple[list[Tuple], Tuple | None]:
-    """A page of distinct rows, and the position after it if there are more."""
+    """The same of one atom, which needs no evaluation."""
     free = snapshot.schemas[selection.relation].columns
     if any(free[i].type is None for i in selection.bound):
         return [], None
@@ -108,6 +157,14 @@ async def _rows(
     position = None if start is None else tuple(start.position)
     page = await snapshot.facts(selection.relation, selection.bound, limit=limit, after=position)
     return list(selection.project(page.tuples)), page.next
+
+
+def _number(start: Cursor) -> int:
+    """The number of the cursor's row. A forged cursor must not make a fault of ours."""
+    match start.position:
+        case [int(number)] if number >= 0 and not isinstance(number, bool):
+            return number
+    raise InvalidCursorError("the cursor is damaged; start again without one")
 
 
 def _row(selection: Selection, start: Cursor) -> Tuple:
@@ -139,3 +196,19 @@ def _count(body: Mapping[str, Any], field: str, least: int) -> int | None:
             f"{field} must be an integer of at least {least}, not {value!r}", field=field
         )
     return value
+
+
+def _timeout(service: Service, body: Mapping[str, Any]) -> float:
+    value, settings = body.get("timeout"), service.settings
+    if value is None:
+        return settings.query_timeout
+    if type(value) not in (int, float) or not value > 0:
+        raise InvalidRequestError(
+            f"timeout must be a number of seconds above 0, not {value!r}", field="timeout"
+        )
+    if value > settings.max_query_timeout:
+        raise InvalidParameterError(
+            f"timeout {value} is over this service's maximum of {settings.max_query_timeout:g} s",
+            maximum=settings.max_query_timeout,
+        )
+    return float(value)

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from engine.epoch import RuleInfo
 from engine.errors import (
     ArityError,
@@ -30,7 +32,9 @@ from engine.language.syntax import Atom, Constant, Rule, Variable
 from engine.storage.client import EngineStatus, Outcome, Receipt
 from engine.storage.snapshot import Counts, Page
 from engine.storage.token import format_token
+from engine.symbols import SymbolTable
 from engine.transaction import Transaction, Tuple, Value
+from engine.values import decode, encode_column
 
 INCARNATION = "5f2c09b1"
 TYPES = {str: ColumnType.SYMBOL, int: ColumnType.NUMBER, float: ColumnType.FLOAT, bool: ColumnType.BOOL}
@@ -167,6 +171,31 @@ class FakeSnapshot:
             [r in derived for r in page],
             following if start + limit < len(rows) else None,
         )
+
+    def _table(self) -> SymbolTable:
+        return SymbolTable(
+            sorted({v for r in self.schemas for row in self.state.all(r) for v in row if isinstance(v, str)})
+        )
+
+    @property
+    def symbol_count(self) -> int:
+        return len(self._table())
+
+    async def codes(self, relation, bound=None, most=None) -> Any:
+        table, types = self._table(), [c.type for c in self.schemas[relation].columns]
+        rows = (await self.facts(relation, bound, limit=most or 10**9)).tuples
+        codes = np.empty((len(rows), len(types)), np.int64)
+        for i, kind in enumerate(types):
+            if rows:
+                codes[:, i] = encode_column([row[i] for row in rows], kind, table)
+        return codes
+
+    async def symbols(self, constants, *, complete) -> SymbolTable:
+        return self._table()
+
+    async def decode(self, codes, columns, new=()) -> list[Tuple]:
+        table = SymbolTable([*self._table().since(0), *new])
+        return decode(codes, [c.type for c in columns], table)
 
 
 class FakeClient:

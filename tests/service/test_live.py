@@ -82,6 +82,81 @@ def test_goals(http: httpx.Client, goal: str, rows: list[list[int]]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("reach(x, y), !arc(x, y), y - x = 2, x < 3", [[0, 2], [1, 3], [2, 4]]),
+        ("n = count : { reach(_, _) }", [[60 * 61 // 2]]),
+        ("q(x, count(y)) :- reach(x, y), x > 57", [[58, 2], [59, 1]]),
+        ('reach(58, x), s = cat(to_string(x), "!")', [[59, "59!"], [60, "60!"]]),
+        ("arc(x, 1), n = max y : { reach(x, y) }", [[0, 60]]),
+        ("reach(60, x), arc(x, _)", []),
+    ],
+)
+def test_conjunctions(http: httpx.Client, query: str, rows: list[list[Any]]) -> None:
+    answer = http.post("/v1/query", json={"query": query}).json()
+    QueryPage.model_validate(answer)
+    assert sorted(answer["tuples"]) == rows
+
+
+def test_a_conjunction_over_symbols_and_many_blocks(http: httpx.Client) -> None:
+    rows = [[f"s{i % 7_000}", f"s{i * 31 % 9_000}"] for i in range(20_000)]
+    http.post("/v1/facts", json={"relation": "link", "tuples": rows})
+    expected = sorted({(a, b, f"{a}-{b}") for a, b in map(tuple, rows) if a < b})
+    found: list[list[Any]] = []
+    cursor, weight = None, 1
+    while True:
+        body = {"query": 'link(a, b), a < b, s = cat(a, "-", b)', "limit": 4_000, "cursor": cursor}
+        page = http.post("/v1/query", json=body).json()
+        found += page["tuples"]
+        cursor = page["cursor"]
+        # Epochs go on meanwhile.
+        assert http.post(
+            "/v1/facts", json={"relation": "link", "tuples": [["a", "b"]], "weight": weight}
+        ).is_success
+        weight = -weight
+        if cursor is None:
+            break
+    assert sorted(map(tuple, found)) == expected
+    known = {(a, b) for a, b in map(tuple, rows)}
+    answer = http.post("/v1/query", json={"query": 'link("s31", y), link(x, "s31"), !link(y, x)'}).json()
+    assert sorted(map(tuple, answer["tuples"])) == sorted(
+        {(y, x) for a, y in known if a == "s31" for x, b in known if b == "s31" and (y, x) not in known}
+    )
+
+
+def test_a_client_that_goes_leaves_nothing_running(http: httpx.Client, live: LiveSystem) -> None:
+    # 60 ^ 5 combinations, of which few are answers.
+    query = "arc(a, _), arc(b, _), arc(c, _), arc(d, _), arc(e, _), a + b + c + d + e = 7"
+    for _ in range(4):
+        with live.client(timeout=0.2) as client, pytest.raises(httpx.ReadTimeout):
+            client.post("/v1/query", json={"query": query, "timeout": 60})
+    # Both workers are free again.
+    answer = http.post("/v1/query", json={"query": "arc(x, y), arc(y, 2)", "timeout": 10}).json()
+    assert answer["tuples"] == [[0, 1]]
+
+
+def test_a_constraint_refuses_what_breaks_it(http: httpx.Client) -> None:
+    body = {
+        "declarations": ".decl homeless(x: symbol) constraint",
+        "rules": [{"rule": "homeless(x) :- employee(x), !works_in(x, _)."}],
+    }
+    assert http.post("/v1/transactions", json=body).status_code == 200
+    hire = {"relation": "employee", "tuples": [["bob"]]}
+    for url in ("/v1/facts", "/v1/facts?dry_run=true"):
+        document = problem(http.post(url, json=hire), 409, "constraint_violated")
+        assert (document["relation"], document["tuples"]) == ("homeless", [["bob"]])
+    work = {"relation": "works_in", "tuples": [["bob", "sales"]]}
+    assert (
+        http.post("/v1/transactions", json={"facts": [hire, work]}).json()["changes"]["employee"]["inserted"]
+        == 1
+    )
+    problem(http.post("/v1/facts", json={**work, "weight": -1}), 409, "constraint_violated")
+    again = {"declarations": ".decl employee(x: symbol) constraint"}
+    problem(http.post("/v1/transactions", json=again), 409, "constraint_violated")
+    assert "homeless(x: symbol) constraint" in http.get("/v1/rules").json()["declarations"]
+
+
+@pytest.mark.parametrize(
     ("body", "status", "code", "message"),
     [
         ({"facts": [fact([[0, 1]], -2)]}, 409, "negative_weight", "arc"),
@@ -175,6 +250,8 @@ def test_redis_goes_and_comes_back(http: httpx.Client, live: LiveSystem) -> None
 
 def test_without_an_engine_writes_are_kept_for_later(http: httpx.Client, live: LiveSystem) -> None:
     live.kill("engine")
+    # A query needs none.
+    assert http.post("/v1/query", json={"query": "arc(x, 2), reach(x, 3)"}).json()["tuples"] == [[1]]
     pending = http.post("/v1/facts?wait=false", json=fact([[95, 96]]))
     assert pending.status_code == 202
     live.start("engine")
@@ -183,3 +260,7 @@ def test_without_an_engine_writes_are_kept_for_later(http: httpx.Client, live: L
         pass
     assert status["status"] == "committed"
     assert http.post("/v1/query", json={"query": "arc(95, 96)"}).json()["holds"] is True
+    # The constraint came back with the program.
+    problem(
+        http.post("/v1/facts", json={"relation": "employee", "tuples": [["eve"]]}), 409, "constraint_violated"
+    )

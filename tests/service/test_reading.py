@@ -292,11 +292,11 @@ class TestQuery:
         ("body", "status", "code", "message"),
         [
             ({"query": "tc(x y)"}, 422, "syntax_error", ""),
-            ({"query": "tc(x, y), edge(x, y)"}, 422, "syntax_error", ""),
+            ({"query": "tc(x, y), edge(x y)"}, 422, "syntax_error", ""),
             ({"query": "ct(x, y)"}, 404, "unknown_relation", "Did you mean 'tc'?"),
             ({"query": "tc(x)"}, 422, "arity_mismatch", "tc has 2 columns"),
             ({"query": "tc(x, 1)"}, 422, "type_mismatch", "column 2 (y) of tc is symbol, but 1 is number"),
-            ({"query": "tc(x, y + 1)"}, 422, "unsupported_feature", ""),
+            ({"query": "tc(x, y + 1)"}, 422, "unsafe_rule", "the variable y in a computed argument"),
             ({"query": 7}, 400, "invalid_request", "query must be a string"),
             ({}, 400, "invalid_request", "lacks the field 'query'"),
             (

@@ -1,0 +1,101 @@
+"""Integrity constraints: relations that are declared to stay empty.
+
+    .decl violation(x: symbol) constraint
+    violation(x) :- employee(x), !department_of(x, _).
+
+In: a program, and what an epoch would change. Out: nothing, or the error that refuses it, with the first of the
+tuples that such a relation would hold. Always: after every committed epoch all constraints are empty, so only a
+relation that the epoch changed, or that becomes a constraint with it, is looked at.
+
+Each transaction is held to the constraints by itself, as if it were alone: one that breaks a constraint is refused
+also where the next one in its group would mend it. Where at most one transaction of a group can have to do with a
+constraint, the state after the group tells; otherwise they must be tried one after the other (`may_interact`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from engine.errors import ConstraintViolationError
+from engine.language.constants import write_constant
+from engine.language.inference import atoms_of
+from engine.placement import Executed, Placement
+from engine.program import Program
+from engine.staging import Request
+from engine.symbols import SymbolTable
+from engine.values import decode, type_of
+
+SHOWN = 10
+"""Offending tuples that an error names."""
+
+
+def constraints_of(program: Program) -> frozenset[str]:
+    """The relations that must stay empty."""
+    return frozenset(name for name, declared in program.declarations.items() if declared.is_constraint)
+
+
+def check_constraints(
+    before: Program, program: Program, executed: Executed, placement: Placement, symbols: SymbolTable
+) -> None:
+    """Refuse an executed epoch after which a constraint holds a tuple. The caller rolls it back.
+
+    Raises:
+        ConstraintViolationError: for the first such relation by name.
+    """
+    constraints = constraints_of(program)
+    if not constraints:
+        return
+    new = constraints - constraints_of(before)
+    for relation in sorted(constraints & (executed.relations.keys() | new)):
+        number = placement.count(relation, "all")
+        if number:
+            raise _violation(relation, number, program, placement, symbols)
+
+
+def _violation(
+    relation: str, number: int, program: Program, placement: Placement, symbols: SymbolTable
+) -> ConstraintViolationError:
+    codes, _ = placement.tuples(relation, {}, "all")
+    first = codes[np.lexsort(codes.T[::-1])[:SHOWN]] if codes.shape[1] else codes[:1]
+    types = [column.type for column in program.schemas[relation].columns]
+    tuples = decode(first, types, symbols)
+    shown = ", ".join(f"{relation}({', '.join(write_constant(v, type_of(v)) for v in t)})" for t in tuples)
+    more = f" and {number - len(tuples)} more" if number > len(tuples) else ""
+    rules = [info for info, rule in program.rules.values() if rule.head.relation == relation]
+    return ConstraintViolationError(
+        f"{relation} is a constraint and must stay empty, but it would hold {shown}{more}",
+        relation=relation,
+        tuples=[list(t) for t in tuples],
+        number=number,
+        rules=[{"id": info.id, "rule": info.text} for info in rules],
+    )
+
+
+def may_interact(before: Program, program: Program, requests: Sequence[Request]) -> bool:
+    """Whether two or more of the requests, which lead from one program to the other, can change a constraint."""
+    constraints = constraints_of(program)
+    if not constraints:
+        return False
+    below = _below(constraints, before) | _below(constraints, program)
+    touching = sum(
+        bool(request.rules or request.declarations or any(f.relation in below for f in request.facts))
+        for request in requests
+    )
+    return touching > 1
+
+
+def _below(relations: Iterable[str], program: Program) -> set[str]:
+    """The relations, and all that they are derived from."""
+    reads: dict[str, set[str]] = {}
+    for _, rule in program.rules.values():
+        reads.setdefault(rule.head.relation, set()).update(atom.relation for atom in atoms_of(rule))
+    found: set[str] = set()
+    todo = list(relations)
+    while todo:
+        relation = todo.pop()
+        if relation not in found:
+            found.add(relation)
+            todo += reads.get(relation, ())
+    return found

@@ -1,0 +1,46 @@
+"""A relation's supports and entries as Arrow, out of the arrays and into new ones.
+
+The table has the columns (c0 .., height, support, entry), at most one row for a tuple and a height, and no row where
+both are zero. Both ways cost a bounded number of kernel calls for each height, and O(n) in all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, to_arrow
+from engine.resident.layout import I32, I64
+from engine.resident.relation import Relation
+
+
+def to_table(relation: Relation) -> pa.Table:
+    """All supports and entries of a relation."""
+    rows, heights, counts = relation.supports()
+    entry_rows, _, hw = relation.list_entries()
+    # Tuple and height as one number, so that supports and entries of the same meet.
+    keys = np.concatenate((_key(rows, heights), _key(entry_rows, hw >> 1)))
+    both, place = np.unique(keys, return_inverse=True)
+    support, entry = np.zeros(len(both), np.int64), np.zeros(len(both), np.int64)
+    support[place[: len(rows)]] = counts
+    np.add.at(entry, place[len(rows) :], 1 - 2 * (hw & 1).astype(np.int64))
+    codes = relation.codes((both >> 32).astype(np.int32))
+    return to_arrow(codes, height=(both & 0xFFFFFFFF).astype(np.int32), support=support, entry=entry)
+
+
+def fill(relation: Relation, table: pa.Table) -> None:
+    """Put the supports and entries of `table` into an empty relation."""
+    codes = codes_of(table, relation.arity)
+    heights = array_of(table, HEIGHT).astype(np.int32)
+    rows = relation.push(codes, heights, array_of(table, SUPPORT))
+    entries = array_of(table, ENTRY)
+    held = np.flatnonzero(entries)
+    order = held[np.argsort(heights[held], kind="stable")]
+    cuts = np.flatnonzero(np.diff(heights[order])) + 1
+    for part in np.split(order, cuts):
+        if len(part):
+            relation.change_entries(rows[part], entries[part], int(heights[part[0]]), 0)
+
+
+def _key(rows: I32, heights: I32) -> I64:
+    return (rows.astype(np.int64) << 32) | heights.astype(np.int64)

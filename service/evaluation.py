@@ -1,0 +1,269 @@
+"""Answers of queries that must be computed: everything but a single atom.
+
+In: a pinned snapshot and a prepared query. Out: a page of its distinct rows. Always: the rows and their order depend
+on the epoch and the query only, so a page chain is stable, and another process, or this one after the cache has let
+go of the answer, computes the same rows again. The event loop reads the tuples, block by block; a worker thread
+evaluates, in kernels that leave the interpreter to others.
+
+An answer is kept as codes, in the order of the codes, and each page is decoded by itself. Strings that the query
+computed come after the snapshot's symbols, in their own order. Cost: one evaluation for each cursor chain while the
+cache holds the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import threading
+import time
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+import numpy as np
+from fastapi import Request
+
+from engine.errors import BudgetExceededError, EvaluationCancelledError
+from engine.language.parser import parse_query
+from engine.language.schema import Column, ColumnType
+from engine.placement import Budget, Codes
+from engine.query import PreparedQuery, evaluate, prepare
+from engine.storage.rows import sort_order
+from engine.storage.snapshot import Snapshot
+from engine.symbols import SymbolTable
+from engine.transaction import Tuple
+from service.projection import RowCache
+from service.settings import Settings
+
+DERIVATIONS_PER_SECOND: Final = 200_000_000
+"""More than one thread can enumerate. What needs more than its time allows is refused before it starts: one call of a
+kernel cannot be interrupted."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A whole answer. codes: int64[n, columns], ascending. new: the symbols that the query computed."""
+
+    codes: Codes
+    new: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+class Evaluator:
+    """Evaluates queries, so many at a time as the settings say. One for each app."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._tuples = settings.query_tuples
+        self._workers = asyncio.Semaphore(settings.query_workers)
+        self._answers: RowCache[Rows] = RowCache(settings.query_cache_rows)
+        self._loaded = False
+
+    async def load(self) -> None:
+        """Load the compiled kernels, a second or two, once: before the first query comes, if this is called at the
+        start."""
+        if not self._loaded:
+            await asyncio.to_thread(_load)
+            self._loaded = True
+
+    async def page(
+        self,
+        snapshot: Snapshot,
+        query: PreparedQuery,
+        digest: str,
+        limit: int,
+        start: int,
+        deadline: Deadline,
+    ) -> tuple[list[Tuple], int | None]:
+        """Up to `limit` rows from the row with the number `start`, and the number of the next one if there is one.
+
+        Raises:
+            BudgetExceededError, EvaluationError, EvaluationCancelledError: of the evaluation.
+        """
+        key = (snapshot.token, digest)
+        rows = self._answers.get(key)
+        if rows is None:
+            rows = await self._evaluate(snapshot, query, deadline)
+            self._answers.put(key, rows)
+        page = rows.codes[start : start + limit]
+        following = start + limit
+        tuples = await snapshot.decode(page, query.columns, rows.new)
+        return tuples, following if following < len(rows) else None
+
+    async def _evaluate(self, snapshot: Snapshot, query: PreparedQuery, deadline: Deadline) -> Rows:
+        await self.load()
+        deadline.begin()
+        cancelled = threading.Event()
+        try:
+            async with asyncio.timeout(deadline.left()):
+                running = await self._start(snapshot, query, deadline, cancelled)
+                # The answer does not wait for a thread that is told to end.
+                return await asyncio.shield(running)
+        except TimeoutError:
+            raise deadline.passed() from None
+        except BudgetExceededError as error:
+            match error.detail.get("budget"):
+                case "seconds":
+                    raise deadline.passed() from None
+                case "derivations":
+                    raise deadline.hopeless() from None
+            raise
+        finally:
+            cancelled.set()
+
+    async def _start(
+        self, snapshot: Snapshot, query: PreparedQuery, deadline: Deadline, cancelled: threading.Event
+    ) -> asyncio.Future[Rows]:
+        """Read the tuples and begin to evaluate, when a worker is free. It is busy until the thread has ended, which
+        holds the tuples."""
+        await self._workers.acquire()
+        try:
+            facts = await self._read(snapshot, query)
+            symbols = await snapshot.symbols(query.constants, complete=query.computes_texts)
+        except BaseException:
+            self._workers.release()
+            raise
+        budget = Budget(
+            derivations=int(DERIVATIONS_PER_SECOND * deadline.seconds),
+            tuples=self._tuples,
+            seconds=deadline.left(),
+            cancelled=cancelled.is_set,
+        )
+        work = partial(_rows, query, facts, symbols, snapshot.symbol_count, budget)
+        running = asyncio.ensure_future(asyncio.to_thread(work))
+        running.add_done_callback(self._ended)
+        return running
+
+    def _ended(self, running: asyncio.Future[Rows]) -> None:
+        self._workers.release()
+        if not running.cancelled():
+            # Perhaps nobody waits for it any more, and for what it failed of.
+            running.exception()
+
+    async def _read(self, snapshot: Snapshot, query: PreparedQuery) -> dict[str, list[Codes]]:
+        facts: dict[str, list[Codes]] = {}
+        count = 0
+        for relation, bindings in query.reads.items():
+            parts = facts.setdefault(relation, [])
+            for bound in bindings:
+                part = await snapshot.codes(relation, bound, self._tuples - count + 1)
+                count += len(part)
+                if count > self._tuples:
+                    raise BudgetExceededError(
+                        f"the query reads more than the {self._tuples:,} tuples allowed, while it read {relation}; "
+                        "make it more selective: constants in an atom narrow what is read",
+                        budget="tuples",
+                        relation=relation,
+                    )
+                parts.append(part)
+        return facts
+
+
+@dataclass(slots=True)
+class Deadline:
+    """The time that a query has; it begins when the service is ready to work on it."""
+
+    seconds: float
+    _end: float | None = None
+
+    def begin(self) -> None:
+        if self._end is None:
+            self._end = time.monotonic() + self.seconds
+
+    def left(self) -> float:
+        assert self._end is not None, "the time has begun"
+        return max(0.0, self._end - time.monotonic())
+
+    def passed(self) -> BudgetExceededError:
+        """What the client is told."""
+        return BudgetExceededError(
+            f"the query takes more than the {self.seconds:g} seconds allowed; make it more selective, or give it "
+            "more time with 'timeout'",
+            budget="seconds",
+            timeout=self.seconds,
+        )
+
+    def hopeless(self) -> BudgetExceededError:
+        """The same, when it is known before the time is over."""
+        return BudgetExceededError(
+            f"the query would take more than the {self.seconds:g} seconds allowed: its joins make more combinations of "
+            "tuples than can be looked at in that time; make it more selective, or give it more time with 'timeout'",
+            budget="seconds",
+            timeout=self.seconds,
+        )
+
+    async def hold(self, work: Awaitable[T]) -> T:
+        """The work's result, if it comes in time.
+
+        Raises:
+            BudgetExceededError: it does not.
+        """
+        self.begin()
+        try:
+            async with asyncio.timeout(self.left()):
+                return await work
+        except TimeoutError:
+            raise self.passed() from None
+
+
+async def until_gone(request: Request, work: Awaitable[T]) -> T:
+    """The work's result; it is cancelled when the client goes. The request's body must have been read.
+
+    Raises:
+        EvaluationCancelledError: the client is gone.
+    """
+    working = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise EvaluationCancelledError("the client has gone; its query was cancelled")
+        return working.result()
+    finally:
+        gone.cancel()
+        working.cancel()
+        await asyncio.gather(working, gone, return_exceptions=True)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _load() -> None:
+    importlib.import_module("engine.resident.placement")
+    # The first evaluation of a process loads the grammar and the rest of the code; no client should wait for that.
+    evaluate(prepare(parse_query("n = 1 + 1"), {}), {}, SymbolTable(), Budget())
+
+
+def _rows(
+    query: PreparedQuery, facts: dict[str, list[Codes]], symbols: SymbolTable, count: int, budget: Budget
+) -> Rows:
+    codes = evaluate(query, facts, symbols, budget)
+    codes, new = _settled(codes, query.columns, symbols, count)
+    return Rows(codes[sort_order(codes)], new)
+
+
+def _settled(
+    codes: Codes, columns: Sequence[Column], symbols: SymbolTable, count: int
+) -> tuple[Codes, tuple[str, ...]]:
+    """The codes with new symbols (from `count` on) numbered by their texts, whatever order they were made in; only
+    those that stand in an answer are left."""
+    places = [i for i, column in enumerate(columns) if column.type is ColumnType.SYMBOL]
+    new = np.unique(codes[:, places][codes[:, places] >= count])
+    if not len(new):
+        return codes, ()
+    texts = symbols.texts(new)
+    order = sorted(range(len(new)), key=texts.__getitem__)
+    codes_after = np.empty(len(new), np.int64)
+    codes_after[order] = count + np.arange(len(new))
+    codes = codes.copy()
+    for place in places:
+        column = codes[:, place]
+        moved = column >= count
+        column[moved] = codes_after[np.searchsorted(new, column[moved])]
+    return codes, tuple(texts[i] for i in order)
