@@ -1,0 +1,53 @@
+"""The whole state of a relation as plain data, and whether it is consistent; for tests and inspection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of
+from engine.spark.tables import Tables
+from engine.spark.version import Version, consolidated
+
+
+def state_of(version: Version, tables: Tables) -> Mapping[str, Any]:
+    """Facts, supports and entries in codes, as `engine.resident.relation.state_of`; there are no indexes."""
+    facts: dict[tuple[int, ...], int] = {}
+    supports: dict[tuple[int, ...], dict[int, int]] = {}
+    entries: dict[tuple[int, ...], dict[int, int]] = {}
+    rows = consolidated(version)
+    if rows is not None:
+        table = tables.collect(rows, small=version.rows <= tables.local_rows)
+        tuples = map(tuple, codes_of(table, version.arity).tolist())
+        values = (array_of(table, name).tolist() for name in (HEIGHT, SUPPORT, ENTRY))
+        for key, height, support, entry in zip(tuples, *values, strict=True):
+            if support:
+                supports.setdefault(key, {})[height] = support
+            if entry:
+                entries.setdefault(key, {})[height] = entry
+            if height == 0 and support:
+                facts[key] = support
+    return {"facts": facts, "supports": supports, "entries": entries, "indexes": {}}
+
+
+def check_version(version: Version, tables: Tables) -> None:
+    """Raise AssertionError unless supports, entries and counts of a relation agree."""
+    state = state_of(version, tables)
+    for tuple_, supports in state["supports"].items():
+        entries = state["entries"].get(tuple_, {})
+        total = last = 0
+        for height in sorted({*supports, *entries}):
+            total += supports.get(height, 0)
+            now = int(total > 0)
+            assert entries.get(height, 0) == now - last, (version.name, tuple_, supports, entries)
+            last = now
+    assert state["entries"].keys() <= state["supports"].keys(), "an entry without support"
+    present = sum(sum(entries.values()) for entries in state["entries"].values())
+    derived = sum(any(height > 0 for height in supports) for supports in state["supports"].values())
+    counts = version.counts
+    assert (counts.present, counts.asserted, counts.derived) == (present, len(state["facts"]), derived), (
+        version.name
+    )
+    assert sum(table.rows for table in version.layers if table.local is None) == sum(
+        table.frame.count() for table in version.layers if table.local is None
+    ), "a table's size is not what it says"

@@ -1,0 +1,41 @@
+"""How tuples lie in a DataFrame.
+
+A relation's tuple of n columns is `c0 .. c(n-1)`, longs that hold codes (engine/values.py). Beside them:
+
+    height       int     of a support or an entry
+    support      long    how many derivations the tuple has of that height
+    entry        long    present(height) - present(height - 1)
+    weight       long    of a change
+    derivations  long    rows that were summed up into this one
+    rel          int     which relation of a stratum: the relations of one stratum travel in one frame, the narrower
+                         ones padded with zeros, so that one query does the work of a whole height
+
+Rows with the same tuple and height are summed up; no row means zero. That is all there is to a Z-set, so layers of
+changes can be united freely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from engine.arrow import column
+
+WEIGHT, DERIVATIONS, REL = "weight", "derivations", "rel"
+
+
+def padded(arity: int, width: int) -> list[Column]:
+    """A tuple's columns, with zeros up to `width`."""
+    return [F.col(column(i)) if i < arity else F.lit(0).cast("long").alias(column(i)) for i in range(width)]
+
+
+def long(value: int) -> Column:
+    return F.lit(value).cast("long")
+
+
+def united(frames: Sequence[DataFrame]) -> DataFrame:
+    """All rows of frames with the same columns in the same order."""
+    return reduce(DataFrame.union, frames)

@@ -1,0 +1,283 @@
+"""The work on a stratum while it is small: in the driver, in the resident placement's own structures.
+
+For each relation there are two arrangements without indexes: what the touched tuples were, and what they are. A
+tuple's old supports are looked up on the executors when it is first touched, one query for all that a height touches,
+and none at all where the relation's layers are in the driver too. Settling a height needs no query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from engine.arrow import ENTRY, HEIGHT, SUPPORT, Array, array_of, codes_of, column, columns, to_arrow
+from engine.circuit.plan import Start
+from engine.placement import Codes
+from engine.resident.layout import I32, NONE
+from engine.resident.relation import PushOverflow, Relation
+from engine.spark.frames import DERIVATIONS, REL, WEIGHT, padded, united
+from engine.spark.lowering import Encode
+from engine.spark.tables import Tables
+from engine.spark.version import Change, Version, layer
+from engine.spark.work import Outcome, Seen, Supports, Values
+
+BATCH = "in_batch"
+
+
+class LocalWork:
+    """See the module. `versions` are the relations as they were, in order; `rebuilt`: they are made anew from nothing,
+    and `versions` are only what the result is compared with."""
+
+    def __init__(
+        self, versions: Mapping[str, Version], rebuilt: bool, signed: bool, tables: Tables, encode: Encode
+    ) -> None:
+        self.versions = versions
+        self.rebuilt = rebuilt
+        self.names = list(versions)
+        self.width = max(version.arity for version in versions.values())
+        self.pushed: dict[str, list[Change]] = {name: [] for name in versions}
+        self.entered: dict[str, list[Change]] = {name: [] for name in versions}
+        self.rows = 0
+        self._signed = signed
+        self._tables = tables
+        self.encode = encode
+        self._before = {name: Relation(name, version.arity) for name, version in versions.items()}
+        self._now = {name: Relation(name, version.arity) for name, version in versions.items()}
+        self._asked = {name: Relation(name, version.arity) for name, version in versions.items()}
+        self._schedule: dict[int, dict[str, list[I32]]] = {}
+        for name, version in versions.items():
+            for part in version.local:
+                self._know(name, part)
+            if rebuilt and version.stored:
+                frame = united(
+                    [t.frame.select(*columns(version.arity), HEIGHT, SUPPORT, ENTRY) for t in version.stored]
+                )
+                self._know(name, tables.collect(frame))
+
+    # ---- supports
+
+    def push(self, supports: Supports) -> int:
+        table = supports.table.local
+        assert table is not None, "large work is kept on the executors"
+        rel = array_of(table, REL)
+        parts = {}
+        for number, name in enumerate(self.names):
+            at = np.flatnonzero((rel == number) & (array_of(table, WEIGHT) != 0))
+            if len(at):
+                part = table.take(pa.array(at))
+                codes = codes_of(part, self.versions[name].arity)
+                parts[name] = codes, array_of(part, HEIGHT).astype(np.int32), array_of(part, WEIGHT)
+        self._look_up({name: codes for name, (codes, _, _) in parts.items()})
+        for name, (codes, heights, weights) in parts.items():
+            try:
+                rows = self._now[name].push(codes, heights, weights)
+            except PushOverflow as stop:
+                raise stop.error from None
+            self.pushed[name].append((codes, heights, weights))
+            self.rows += len(rows)
+            self._look_later(name, rows, heights)
+        return int(array_of(table, DERIVATIONS).sum())
+
+    def _look_up(self, tuples: Mapping[str, Codes]) -> None:
+        """Get the old supports of tuples that are touched for the first time."""
+        if self.rebuilt:
+            return
+        asked = []
+        for name, codes in tuples.items():
+            if self.versions[name].stored:
+                new = np.flatnonzero(self._asked[name].rows_of(codes) == NONE)
+                if len(new):
+                    self._asked[name].push(codes[new], np.zeros(1, np.int32), np.ones(1, np.int64))
+                    wide = np.zeros((len(new), self.width), np.int64)
+                    wide[:, : codes.shape[1]] = codes[new]
+                    asked.append((name, to_arrow(wide, rel=np.full(1, self.names.index(name), np.int32))))
+        if not asked:
+            return
+        keys = self._tables.local(pa.concat_tables([table for _, table in asked])).frame
+        found = self._tables.collect(united([self._known(name, keys) for name, _ in asked]))
+        rel = array_of(found, REL)
+        for name, _ in asked:
+            self._know(name, found.take(pa.array(np.flatnonzero(rel == self.names.index(name)))))
+
+    def _known(self, name: str, keys: DataFrame) -> DataFrame:
+        """The stored rows of the tuples in `keys`."""
+        version = self.versions[name]
+        number = self.names.index(name)
+        stored = united(
+            [t.frame.select(*columns(version.arity), HEIGHT, SUPPORT, ENTRY) for t in version.stored]
+        )
+        rows = stored.select(
+            F.lit(number).alias(REL), *padded(version.arity, self.width), HEIGHT, SUPPORT, ENTRY
+        )
+        wanted = keys.where(F.col(REL) == number).select(REL, *columns(version.arity)).distinct()
+        return rows.join(F.broadcast(wanted), [REL, *columns(version.arity)], "left_semi").select(
+            *rows.columns
+        )
+
+    def _know(self, name: str, rows: pa.Table) -> None:
+        """Take old supports and entries into both arrangements; in a rebuilt stratum into the old one alone."""
+        arity = self.versions[name].arity
+        codes, heights = codes_of(rows, arity), array_of(rows, HEIGHT).astype(np.int32)
+        supports, entries = array_of(rows, SUPPORT), array_of(rows, ENTRY)
+        for relation in [self._before[name]] if self.rebuilt else [self._before[name], self._now[name]]:
+            some = np.flatnonzero(supports)
+            relation.push(np.ascontiguousarray(codes[some]), heights[some], supports[some])
+            some = np.flatnonzero(entries)
+            ids = relation.push(np.ascontiguousarray(codes[some]), heights[some], np.zeros(1, np.int64))
+            for height in np.unique(heights[some]).tolist():
+                at = np.flatnonzero(heights[some] == height)
+                # A layer may take away what an earlier one brought, and then nothing is left.
+                for place in _distinct(ids[at]):
+                    here = at[place]
+                    relation.change_entries(ids[here], entries[some][here], height, len(here))
+
+    def _look_later(self, name: str, rows: I32, heights: I32) -> None:
+        for height in np.unique(heights).tolist():
+            at = rows[heights == height] if heights.size > 1 else rows
+            self._schedule.setdefault(height, {}).setdefault(name, []).append(np.ascontiguousarray(at))
+
+    # ---- heights
+
+    def next_height(self) -> int | None:
+        return min(self._schedule, default=None)
+
+    def settle(self, height: int) -> LocalBatch | None:
+        batch: dict[str, Change] = {}
+        for name, rows in sorted(self._schedule.pop(height, {}).items()):
+            relation = self._now[name]
+            changed, weights, removals, later, heights = relation.settle(
+                np.concatenate(rows), height, self._signed
+            )
+            if len(later):
+                self._look_later(name, later, heights)
+            if len(changed):
+                relation.change_entries(changed, weights, height, removals)
+                batch[name] = relation.codes(changed), np.full(len(changed), height, np.int32), weights
+        if not batch:
+            return None
+        earlier = {name: list(parts) for name, parts in self.entered.items()}
+        for name, change in batch.items():
+            self.entered[name].append(change)
+            self.rows += len(change[0])
+        return LocalBatch(self, height, batch, earlier)
+
+    # ---- the end
+
+    def finish(self) -> dict[str, Outcome]:
+        outcomes = {}
+        for name, version in self.versions.items():
+            seen = compared(self._before[name], self._now[name])
+            table = self._tables.put(layer(version.arity, self.pushed[name], self.entered[name]))
+            counts = seen.counts(version.counts)
+            old = Version(name, version.arity) if self.rebuilt else version
+            outcomes[name] = Outcome(old.with_layer(table, counts), seen.change())
+        return outcomes
+
+    def release(self) -> None:
+        """Nothing is stored on the executors."""
+
+    def scheduled(self) -> pa.Table | None:
+        """(rel, c0 .., next): what is still to be looked at, for whoever goes on with the work."""
+        parts = []
+        for height, by_name in self._schedule.items():
+            for name, rows in by_name.items():
+                codes = self._now[name].codes(np.unique(np.concatenate(rows)))
+                parts.append(self.wide(name, codes, next=np.full(1, height, np.int32)))
+        return pa.concat_tables(parts) if parts else None
+
+    def wide(self, name: str, codes: Codes, **more: Array) -> pa.Table:
+        """Tuples of one relation as rows of the stratum's frame."""
+        wide = np.zeros((len(codes), self.width), np.int64)
+        wide[:, : codes.shape[1]] = codes
+        table = to_arrow(wide, **more)
+        rel = pa.array(np.full(len(codes), self.names.index(name), np.int32))
+        return table.add_column(0, REL, rel)
+
+
+@dataclass
+class LocalBatch:
+    """Changes of one height, in the driver. One local relation holds them and all earlier ones of the epoch."""
+
+    work: LocalWork
+    height: int
+    batch: Mapping[str, Change]
+    earlier: Mapping[str, list[Change]]
+    _frame: DataFrame | None = None
+
+    def net(self) -> Mapping[str, int]:
+        return {name: int(weights.sum()) for name, (_, _, weights) in self.batch.items()}
+
+    def fitting(self, start: Start) -> int:
+        change = self.batch.get(start.relation)
+        return 0 if change is None else count_fitting(change[0], start, self.work.encode)
+
+    def changes(self, relation: str) -> DataFrame:
+        return self._of(relation, F.col(BATCH))
+
+    def entered(self, relation: str, with_batch: bool) -> DataFrame | None:
+        if not self.earlier[relation] and not (with_batch and relation in self.batch):
+            return None
+        return self._of(relation, F.lit(True) if with_batch else ~F.col(BATCH))
+
+    def _of(self, relation: str, rows: Column) -> DataFrame:
+        if self._frame is None:
+            parts = []
+            for name in self.work.names:
+                for flag, changes in (
+                    (False, self.earlier[name]),
+                    (True, [self.batch[name]] if name in self.batch else []),
+                ):
+                    for codes, heights, weights in changes:
+                        parts.append(
+                            self.work.wide(
+                                name, codes, height=heights, weight=weights, in_batch=np.full(1, flag)
+                            )
+                        )
+            self._frame = self.work._tables.local(pa.concat_tables(parts)).frame
+        arity = self.work.versions[relation].arity
+        mine = (F.col(REL) == self.work.names.index(relation)) & rows
+        return self._frame.where(mine).select(*map(column, range(arity)), HEIGHT, WEIGHT)
+
+
+def count_fitting(codes: Codes, start: Start, encode: Encode) -> int:
+    """How many tuples fit a starting atom's constants and repeated variables."""
+    fits = np.ones(len(codes), bool)
+    for c, constant in start.constants:
+        fits &= codes[:, c] == encode(constant)
+    for a, b in start.equal:
+        fits &= codes[:, a] == codes[:, b]
+    return int(np.count_nonzero(fits))
+
+
+def compared(before: Relation, now: Relation) -> Seen:
+    """All tuples of either arrangement, as they were and as they are."""
+    codes = now.codes(now.all_rows())
+    gone = before.codes(before.all_rows())
+    gone = gone[now.rows_of(gone) == NONE] if len(gone) else gone
+    codes = np.concatenate((codes, gone))
+    return Seen(codes, _described(before, codes), _described(now, codes))
+
+
+def _described(relation: Relation, codes: Codes) -> Values:
+    rows = relation.rows_of(codes)
+    known = np.flatnonzero(rows != NONE)
+    result = np.zeros(len(codes), np.int64), np.zeros(len(codes), np.int64), np.zeros(len(codes), np.int64)
+    for column_, values in zip(result, relation.describe(rows[known]), strict=True):
+        column_[known] = values
+    return result
+
+
+def _distinct(ids: I32) -> list[Array]:
+    """Positions of `ids` in groups, so that none stands twice in a group."""
+    groups = []
+    left = np.arange(len(ids))
+    while len(left):
+        _, first = np.unique(ids[left], return_index=True)
+        groups.append(left[np.sort(first)])
+        left = np.delete(left, first)
+    return groups

@@ -1,0 +1,331 @@
+"""The placement on Spark: the same circuit over DataFrames, for what is too large for one process.
+
+State is a `Version` for each relation: immutable, a sum of layers. `execute` makes new versions out of old ones and
+leaves these as they are, so `rollback` forgets the new and `commit` the old; whatever storage only the forgotten ones
+used is given back. No index is kept: a small change finds its partners in one pass over a relation, a large one by an
+exchange. An epoch costs a few Spark jobs for each height of each stratum that it touches, some tenths of a second
+each; small updates belong into the resident placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, to_arrow
+from engine.circuit.circuit import EMPTY, Circuit, Stratum, is_internal
+from engine.circuit.normal import UNIT
+from engine.circuit.plan import CompiledRule
+from engine.epoch import RelationChange
+from engine.errors import ZedlogError
+from engine.placement import Budget, Codes, Encode, Executed, FactDelta, PlacementState
+from engine.resident.meter import Meter
+from engine.spark.checks import check_version, state_of
+from engine.spark.conditions import check_supported
+from engine.spark.frames import WEIGHT, long
+from engine.spark.session import SparkOptions, SparkSource
+from engine.spark.stratum import Growth, Lower, StratumRun
+from engine.spark.tables import Table, Tables
+from engine.spark.version import Counts, Version, compacted, consolidated, empty_layer
+
+
+@dataclass(slots=True)
+class _Epoch:
+    """The executed epoch, until it is kept or dropped."""
+
+    circuit: Circuit
+    versions: dict[str, Version]
+    rules: Mapping[str, CompiledRule]
+    deltas: dict[str, Table] = field(default_factory=dict)
+    changes: dict[str, RelationChange] = field(default_factory=dict)
+    rebuilt: list[tuple[str, ...]] = field(default_factory=list)
+
+
+class SparkPlacement:
+    """See the module. Spark starts with the first epoch that has something to do.
+
+    source: where the session comes from. One that is given stays open; one that is made here, from options, is closed
+    by `close`.
+    """
+
+    name = "spark"
+
+    def __init__(self, source: SparkSource | SparkOptions | None = None) -> None:
+        self._source = source if isinstance(source, SparkSource) else SparkSource(source or SparkOptions())
+        self._owns_source = not isinstance(source, SparkSource)
+        options = self._source.options
+        self._tables = Tables(
+            self._source.session,
+            options.partitions,
+            options.local_rows,
+            reliable=options.checkpoint_dir is not None,
+            adaptive=options.adaptive,
+        )
+        self._circuit = EMPTY
+        self._versions: dict[str, Version] = {}
+        self._rules: dict[str, CompiledRule] = {}
+        self._epoch: _Epoch | None = None
+        self.heights = 0
+        """Heights that the last epoch went through, all strata together."""
+
+    def close(self) -> None:
+        """Give all storage back, and stop Spark if this placement started it."""
+        self._release(self._versions, {})
+        self._versions = {}
+        if self._owns_source:
+            self._source.close()
+
+    @property
+    def queries(self) -> int:
+        """Spark queries run so far."""
+        return self._tables.queries
+
+    # ---- one epoch
+
+    def execute(
+        self, circuit: Circuit, facts: Mapping[str, FactDelta], encode: Encode, budget: Budget
+    ) -> Executed:
+        assert self._epoch is None, "the last epoch is neither committed nor rolled back"
+        check_supported(circuit)
+        versions = dict(self._versions)
+        for name, arity in circuit.arities.items():
+            if name not in versions or versions[name].arity != arity:
+                # Nothing of the old program holds a tuple of it: the reasoner lets a schema go only then.
+                assert name not in versions or not versions[name].live, (
+                    "a relation with tuples keeps its arity"
+                )
+                versions[name] = Version(name, arity)
+        epoch = self._epoch = _Epoch(circuit, versions, {**self._rules, **circuit.rules})
+        growth = {name: Growth(name, version.live, version.memory()) for name, version in versions.items()}
+        meter = Meter(budget, growth)
+        self.heights = 0
+        try:
+            with self._tables.watched(budget.seconds, lambda: meter.charge(0)):
+                for stratum in circuit.strata:
+                    self._run(epoch, stratum, facts, encode, meter, growth)
+            return Executed(
+                {
+                    name: change
+                    for name, change in epoch.changes.items()
+                    if len(change.present) and not is_internal(name)
+                },
+                meter.derivations,
+                tuple(epoch.rebuilt),
+            )
+        except BaseException:
+            self.rollback()
+            raise
+        finally:
+            for table in epoch.deltas.values():
+                self._tables.release(table)
+
+    def _run(
+        self,
+        epoch: _Epoch,
+        stratum: Stratum,
+        facts: Mapping[str, FactDelta],
+        encode: Encode,
+        meter: Meter,
+        growth: Mapping[str, Growth],
+    ) -> None:
+        """As `ResidentPlacement._run`: see there for what each case means."""
+        before = self._circuit.stratum_of.get(stratum.relations[0])
+        old = {rule.id for rule in before.rules} if before is not None else set()
+        new = {rule.id for rule in stratum.rules}
+        same = before is not None and before.shape == stratum.shape
+        rebuilt = not same and any(epoch.versions[name].live for name in stratum.relations)
+        changed = [name for name in stratum.relations if name in facts and len(facts[name][0])]
+        if same and not changed and old == new and not (stratum.reads & epoch.deltas.keys()):
+            return
+        if not (changed or old or new or rebuilt or stratum.relations == (UNIT,)):
+            return
+        meter.enter(stratum)
+        run = StratumRun(
+            stratum,
+            {name: epoch.versions[name] for name in stratum.relations},
+            rebuilt,
+            self._lower(epoch, stratum, old),
+            epoch.rules,
+            self._tables,
+            meter,
+            growth,
+            encode,
+        )
+        if same:
+            run.lower_changes(sorted(old))
+            for rule in sorted(new - old):
+                run.whole_rule(rule, 1)
+            for rule in sorted(old - new):
+                run.whole_rule(rule, -1)
+        else:
+            for rule in sorted(new):
+                run.whole_rule(rule, 1)
+        if stratum.relations == (UNIT,) and not epoch.versions[UNIT].live:
+            run.assert_facts(UNIT, (np.empty((1, 0), np.int64), np.ones(1, np.int64)))
+        if rebuilt:
+            epoch.rebuilt.append(stratum.relations)
+            for name in stratum.relations:
+                rows = epoch.versions[name].frame()
+                if rows is not None and epoch.versions[name].counts.asserted:
+                    ground = rows.where(F.col(HEIGHT) == 0)
+                    run.assert_rows(name, ground.withColumnRenamed(SUPPORT, WEIGHT))
+        for name in changed:
+            run.assert_facts(name, facts[name])
+        outcomes = run.run()
+        self.heights += run.heights
+        read = epoch.circuit.read_above | self._circuit.read_above
+        for name, outcome in outcomes.items():
+            epoch.versions[name] = outcome.version
+            epoch.changes[name] = outcome.change
+            moved = np.flatnonzero(outcome.change.present)
+            if name in read and len(moved):
+                weights = outcome.change.present[moved].astype(np.int64)
+                epoch.deltas[name] = self._tables.put(to_arrow(outcome.change.codes[moved], weight=weights))
+
+    def _lower(self, epoch: _Epoch, stratum: Stratum, old: set[str]) -> dict[str, Lower]:
+        """The relations of lower strata that the stratum's rules, old and new, read."""
+        rules = {*old, *(rule.id for rule in stratum.rules)}
+        names = {name for id_ in rules for name in epoch.rules[id_].body} - set(stratum.relations)
+        lower = {}
+        for name in names:
+            now = epoch.versions.get(name) or self._versions[name]
+            was = self._versions.get(name)
+            if was is None or was.arity != now.arity:
+                was = Version(name, now.arity)
+            lower[name] = Lower(was, now, epoch.deltas.get(name))
+        return lower
+
+    def commit(self) -> None:
+        epoch = self._epoch
+        assert epoch is not None, "nothing was executed"
+        gone = [name for name in epoch.versions if name not in epoch.circuit.arities]
+        for name in gone:
+            assert not epoch.versions.pop(name).live, "a relation with tuples has a schema"
+        before, self._versions = self._versions, epoch.versions
+        self._circuit, self._rules = epoch.circuit, dict(epoch.circuit.rules)
+        self._epoch = None
+        self._release(before, self._versions)
+        for name, version in self._versions.items():
+            try:
+                fewer = compacted(version, self._tables)
+            except ZedlogError:
+                continue  # It is only for speed; the layers as they are say the same.
+            self._versions[name] = fewer
+            self._release({name: version}, {name: fewer})
+
+    def rollback(self) -> None:
+        epoch = self._epoch
+        assert epoch is not None, "nothing was executed"
+        self._epoch = None
+        self._release(epoch.versions, self._versions)
+
+    def _release(self, old: Mapping[str, Version], kept: Mapping[str, Version]) -> None:
+        """Give back the storage of layers that no kept version has."""
+        held = {id(table) for version in kept.values() for table in version.layers}
+        for version in old.values():
+            for table in version.layers:
+                if id(table) not in held:
+                    self._tables.release(table)
+
+    # ---- reading
+
+    def _version(self, relation: str) -> Version | None:
+        versions = self._versions if self._epoch is None else self._epoch.versions
+        return versions.get(relation)
+
+    def asserted(self, relation: str, codes: Codes) -> Codes:
+        version = self._version(relation)
+        weights = np.zeros(len(codes), np.int64)
+        if version is None or not version.counts.asserted or not len(codes):
+            return weights
+        wanted = self._tables.put(to_arrow(codes, place=np.arange(len(codes), dtype=np.int64)))
+        rows = version.frame()
+        assert rows is not None, "it holds facts"
+        key = columns(version.arity)
+        ground = rows.where(F.col(HEIGHT) == 0).select(*key, SUPPORT)
+        small = wanted.rows <= self._tables.local_rows
+        keys = F.broadcast(wanted.frame) if small else wanted.frame
+        joined = ground.join(keys, key) if key else ground.crossJoin(keys)
+        found = self._tables.collect(joined.groupBy("place").agg(F.sum(SUPPORT).alias(SUPPORT)), small)
+        self._tables.release(wanted)
+        weights[array_of(found, "place")] = array_of(found, SUPPORT)
+        return weights
+
+    def count(self, relation: str, domain: str) -> int:
+        version = self._version(relation)
+        if version is None:
+            return 0
+        counts = version.counts
+        return {"all": counts.present, "asserted": counts.asserted, "derived": counts.derived}[domain]
+
+    def tuples(self, relation: str, bound: Mapping[int, int], domain: str) -> tuple[Codes, Codes]:
+        version = self._version(relation)
+        assert version is not None, "the reasoner asks for relations that there are"
+        rows = version.frame()
+        if rows is None:
+            return np.empty((0, version.arity), np.int64), np.empty(0, np.int64)
+        key = columns(version.arity)
+        for position, code in bound.items():
+            rows = rows.where(F.col(key[position]) == long(code))
+        ground = F.col(HEIGHT) == 0
+        summary = rows.groupBy(*key).agg(
+            F.sum(F.when(ground, F.col(SUPPORT)).otherwise(0)).alias("asserted"),
+            F.sum(F.when(~ground, F.col(SUPPORT)).otherwise(0)).alias("derived"),
+            F.sum(ENTRY).alias("all"),
+        )
+        found = self._tables.collect(
+            summary.where(F.col(domain) > 0), small=version.rows <= self._tables.local_rows
+        )
+        return codes_of(found, version.arity), array_of(found, "asserted")
+
+    def relations(self) -> Sequence[str]:
+        return sorted(self._versions if self._epoch is None else self._epoch.versions)
+
+    def memory(self) -> int:
+        return sum(version.memory() for version in self._versions.values())
+
+    def state(self) -> dict[str, Any]:
+        versions = self._versions if self._epoch is None else self._epoch.versions
+        return {name: state_of(versions[name], self._tables) for name in sorted(versions)}
+
+    def export_state(self) -> PlacementState:
+        assert self._epoch is None, "an executed epoch is neither kept nor dropped"
+        relations = {}
+        for name, version in self._versions.items():
+            rows = consolidated(version)
+            if rows is None:
+                relations[name] = empty_layer(version.arity)
+            else:
+                relations[name] = self._tables.collect(rows, small=version.rows <= self._tables.local_rows)
+        return PlacementState(self._circuit, relations)
+
+    def import_state(self, state: PlacementState, encode: Encode) -> None:
+        assert not self._versions, "only a new placement takes a state"
+        check_supported(state.circuit)
+        versions: dict[str, Version] = {}
+        try:
+            for name, table in state.relations.items():
+                version = Version(name, state.circuit.arities[name])
+                versions[name] = self._filled(version, table) if table.num_rows else version
+        except BaseException:
+            self._release(versions, {})
+            raise
+        self._versions, self._circuit, self._rules = versions, state.circuit, dict(state.circuit.rules)
+
+    def _filled(self, version: Version, table: pa.Table) -> Version:
+        """An empty version with the rows of `table`."""
+        heights, supports = array_of(table, HEIGHT), array_of(table, SUPPORT)
+        above = np.flatnonzero((heights > 0) & (supports != 0))
+        derived = np.unique(codes_of(table, version.arity)[above], axis=0) if version.arity else above[:1]
+        present = int(array_of(table, ENTRY).sum())
+        asserted = int(np.count_nonzero(supports[heights == 0]))
+        return version.with_layer(self._tables.put(table), Counts(present, asserted, len(derived)))
+
+    def check_invariants(self) -> None:
+        for version in self._versions.values():
+            check_version(version, self._tables)

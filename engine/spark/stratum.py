@@ -1,0 +1,407 @@
+"""One stratum through one epoch over Spark; the order is that of the resident placement (engine/resident/stratum.py).
+
+First, in one query, all supports that come from outside: changed facts, the lower relations' changes through the old
+rules, whole rules that appear or disappear. Then the heights, in ascending order: settle the entries, and in one query
+join all changed ones through every plan that they start. A plan that nothing starts is left out. What a query answers
+comes to the driver while it is small, and is kept on the executors when it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from engine.arrow import HEIGHT, codes_of, columns, to_arrow
+from engine.circuit.circuit import Stratum
+from engine.circuit.pivot import pivot_of
+from engine.circuit.plan import CompiledRule, Plan, Start
+from engine.placement import FactDelta
+from engine.resident.meter import Meter
+from engine.spark.frame_work import FrameWork
+from engine.spark.frames import DERIVATIONS, REL, WEIGHT, long, padded, united
+from engine.spark.local_work import LocalWork, count_fitting
+from engine.spark.lowering import Encode, LookUp, See, derivations, fits
+from engine.spark.pivoted import Pivoted
+from engine.spark.tables import Table, Tables
+from engine.spark.version import Version
+from engine.spark.work import Batch, Outcome, Supports
+
+PIVOT_ROWS = 2_000
+"""Supports from outside the recursion above which a pivoted stratum is computed in one job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lower:
+    """A relation of a lower stratum: as it was, as it is, and what changed between (c0 .., weight)."""
+
+    old: Version
+    new: Version
+    delta: Table | None
+
+
+@dataclass(slots=True)
+class Growth:
+    """What the budget's watch asks of a relation while it grows."""
+
+    name: str
+    live: int
+    bytes: int
+
+    def memory(self) -> int:
+        return self.bytes
+
+
+class StratumRun:
+    """The work on one stratum. `versions` are the own relations as they were; `rebuilt`: the stratum's members
+    changed, and it is computed from nothing. `rules` holds old and new rules by id."""
+
+    def __init__(
+        self,
+        stratum: Stratum,
+        versions: Mapping[str, Version],
+        rebuilt: bool,
+        lower: Mapping[str, Lower],
+        rules: Mapping[str, CompiledRule],
+        tables: Tables,
+        meter: Meter,
+        growth: Mapping[str, Growth],
+        encode: Encode,
+    ) -> None:
+        self._stratum = stratum
+        self._own = frozenset(stratum.relations)
+        self._versions = {name: versions[name] for name in sorted(stratum.relations)}
+        self._rebuilt = rebuilt
+        self._lower = lower
+        self._rules = rules
+        self._tables = tables
+        self._meter = meter
+        self._growth = growth
+        self._encode = encode
+        self._names = list(self._versions)
+        self._width = max(version.arity for version in versions.values())
+        self.heights = 0
+        self._whole: list[tuple[CompiledRule, int]] = []
+        self._branches: list[DataFrame] = []
+        self._large = False
+        self._facts: list[pa.Table] = []
+        self._work: LocalWork | FrameWork | None = None
+
+    # ---- the three sources of change
+
+    def lower_changes(self, rules: Sequence[str]) -> None:
+        """Carry the net changes of lower relations through `rules` (ids of the rules that were there before)."""
+        plans: dict[str, list[tuple[CompiledRule, Plan]]] = {}
+        for rule in map(self._rules.__getitem__, rules):
+            for plan in rule.plans:
+                name = plan.start.relation
+                if name not in self._own and self._lower[name].delta is not None:
+                    plans.setdefault(name, []).append((rule, plan))
+        order = sorted(plans)
+        for place, relation in enumerate(order):
+            delta = self._lower[relation].delta
+            assert delta is not None
+            to_come = frozenset(order[place + 1 :])
+
+            def see(
+                step: LookUp, relation: str = relation, to_come: frozenset[str] = to_come
+            ) -> DataFrame | None:
+                if step.relation in self._own:
+                    return self._own_entries(step.relation)
+                was = step.relation in to_come or (step.relation == relation and not step.before)
+                return self._lower_entries(step.relation, was)
+
+            for rule, plan in plans[relation]:
+                fitting = _fitting(delta, plan.start, self._encode)
+                if fitting:
+                    self._add(
+                        rule,
+                        plan,
+                        delta.frame.select("*", F.lit(0).alias(HEIGHT)),
+                        see,
+                        1,
+                        self._small(delta.rows),
+                    )
+
+    def whole_rule(self, rule: str, weight: int) -> None:
+        """Add all derivations of a rule over the collections as they are, times `weight`."""
+        self._whole.append((self._rules[rule], weight))
+
+    def _join_whole_rules(self) -> None:
+        """Start each whole rule at the atom that the fewest tuples fit; a rule with an atom that none fits gives
+        nothing. A negated atom cannot be started at."""
+
+        def see(step: LookUp) -> DataFrame | None:
+            return self._entries(step.relation)
+
+        fitting = self._fitting([plan.start for rule, _ in self._whole for plan in _positive(rule)])
+        for rule, weight in self._whole:
+            plan = min(_positive(rule), key=lambda plan: fitting[plan.start])
+            if fitting[plan.start]:
+                start = self._entries(plan.start.relation)
+                assert start is not None, "some tuple fits"
+                self._add(rule, plan, start, see, weight, self._small(fitting[plan.start]))
+                # Few tuples may meet many of a large relation; to find out by trying would cost as much again.
+                self._large = self._large or not all(self._small(self._size(name)) for name in rule.body)
+        self._whole = []
+
+    def _fitting(self, starts: Sequence[Start]) -> dict[Start, int]:
+        """How many present tuples fit each starting atom. Of a small relation, or an atom without conditions, an
+        upper bound; what is left to count is counted in one query for each relation."""
+        result = {start: self._size(start.relation) for start in starts}
+        open_: dict[str, list[Start]] = {}
+        for start, size in result.items():
+            if (start.constants or start.equal) and not self._small(size):
+                open_.setdefault(start.relation, []).append(start)
+        for relation, counted in open_.items():
+            entries = self._entries(relation)
+            assert entries is not None, "it is not small"
+            totals = []
+            for i, start in enumerate(counted):
+                condition = reduce(lambda a, b: a & b, fits(start, self._encode))
+                totals.append(F.sum(F.when(condition, F.col(WEIGHT)).otherwise(0)).alias(f"n{i}"))
+            found = self._tables.collect(entries.agg(*totals), small=False)
+            result |= {start: int(found.column(f"n{i}")[0].as_py()) for i, start in enumerate(counted)}
+        return result
+
+    def assert_facts(self, relation: str, facts: FactDelta) -> None:
+        """Add to the asserted weights of tuples."""
+        codes, weights = facts
+        wide = np.zeros((len(codes), self._width), np.int64)
+        wide[:, : codes.shape[1]] = codes
+        table = to_arrow(
+            wide, height=np.zeros(1, np.int32), weight=weights, derivations=np.zeros(1, np.int64)
+        )
+        rel = pa.array(np.full(len(codes), self._names.index(relation), np.int32))
+        self._facts.append(table.add_column(0, REL, rel))
+
+    def assert_rows(self, relation: str, frame: DataFrame) -> None:
+        """The same for facts that are on the executors, as (c0 .., weight)."""
+        arity = self._versions[relation].arity
+        self._branches.append(
+            frame.select(
+                F.lit(self._names.index(relation)).alias(REL),
+                *padded(arity, self._width),
+                F.lit(0).alias(HEIGHT),
+                WEIGHT,
+                long(0).alias(DERIVATIONS),
+            )
+        )
+
+    # ---- the epoch
+
+    def run(self) -> dict[str, Outcome]:
+        """Settle everything; the relations after the epoch."""
+        try:
+            found = self._begin()
+            pivoted = self._pivoted(found)
+            if found is not None and pivoted is not None:
+                return self._in_one_job(pivoted, found)
+            if found is not None:
+                self._push(found)
+            while (height := self._going.next_height()) is not None:
+                self.heights += 1
+                self._meter.height(height, self._stratum)
+                batch = self._going.settle(height)
+                if batch is not None:
+                    self._grew(batch)
+                    self._derive(batch)
+            return self._going.finish()
+        finally:
+            if self._work is not None:
+                self._work.release()
+
+    @property
+    def _going(self) -> LocalWork | FrameWork:
+        assert self._work is not None, "the work has begun"
+        return self._work
+
+    def _begin(self) -> Supports | None:
+        """Sum up what comes from outside, and see where the work is to be done."""
+        self._join_whole_rules()
+        facts = pa.concat_tables(self._facts) if self._facts else None
+        rows = facts.num_rows if facts is not None else 0
+        old = sum(version.rows for version in self._versions.values()) if self._rebuilt else 0
+        self._large = self._large or max(rows, old) > self._tables.local_rows
+        if not self._branches and (facts is None or not self._large):
+            self._work = self._frame_work() if self._large else self._local_work()
+            return None if facts is None else Supports(self._tables.local(facts), None)
+        held = [self._tables.put(facts)] if facts is not None else []
+        try:
+            found = self._summed([*self._branches, *(table.frame for table in held)])
+        finally:
+            self._branches = []
+            for table in held:
+                self._tables.release(table)
+        if found.by_height is not None and max(found.table.rows, old, 1) <= self._tables.local_rows:
+            # It was not so large after all.
+            checkpoint = found.table
+            found = Supports(self._tables.local(self._tables.collect(checkpoint.frame)), None)
+            self._tables.release(checkpoint)
+        self._large = found.by_height is not None
+        self._work = self._frame_work() if self._large else self._local_work()
+        return found
+
+    def _pivoted(self, found: Supports | None) -> Pivoted | None:
+        """The work as one job, where the stratum has a pivot and was empty, and there is enough of it."""
+        pivot = pivot_of(self._stratum)
+        enough = min(PIVOT_ROWS, self._tables.local_rows)
+        empty = not any(version.rows for version in self._versions.values())
+        if pivot is None or found is None or found.table.rows <= enough or not empty:
+            return None
+        lower = {name: lower.new for name, lower in self._lower.items()}
+        pivoted = Pivoted(
+            self._stratum, pivot, self._versions, lower, self._tables, self._encode, self._meter.budget
+        )
+        return pivoted if pivoted.possible(found) else None
+
+    def _in_one_job(self, pivoted: Pivoted, found: Supports) -> dict[str, Outcome]:
+        try:
+            outcomes = pivoted.run(found, self._meter.charge)
+        finally:
+            self._tables.release(found.table)
+        for name, outcome in outcomes.items():
+            growth = self._growth[name]
+            growth.live, growth.bytes = outcome.version.live, outcome.version.memory()
+            self._meter.grew()
+            self._meter.tuples(growth, self._stratum)
+        return outcomes
+
+    def _push(self, supports: Supports) -> None:
+        self._meter.charge(self._going.push(supports))
+
+    def _local_work(self) -> LocalWork:
+        return LocalWork(self._versions, self._rebuilt, self._stratum.signed, self._tables, self._encode)
+
+    def _frame_work(self) -> FrameWork:
+        starts: list[Start] = [plan.start for rule in self._stratum.rules for plan in rule.plans]
+        return FrameWork(self._versions, self._rebuilt, starts, self._tables, self._encode)
+
+    def _derive(self, batch: Batch) -> None:
+        """Join the entry changes of one height through every plan that starts at one of them."""
+        for rule in self._stratum.rules:
+            for plan in rule.plans:
+                relation = plan.start.relation
+                fitting = batch.fitting(plan.start) if relation in self._own else 0
+                if fitting:
+                    see = self._see(relation, batch)
+                    self._add(rule, plan, batch.changes(relation), see, 1, self._small(fitting))
+        if not self._branches:
+            return
+        found = self._summed(self._branches)
+        self._branches = []
+        if isinstance(self._work, LocalWork) and found.by_height is not None:
+            self._hand_over(self._work)
+        self._push(found)
+
+    def _see(self, relation: str, batch: Batch) -> See:
+        """What a step sees while the changes of `relation` go through: those of the relations before it are in."""
+
+        def see(step: LookUp) -> DataFrame | None:
+            if step.relation not in self._own:
+                return self._lower_entries(step.relation, was=False)
+            inside = step.relation < relation or (step.relation == relation and step.before)
+            old = self._own_entries(step.relation)
+            new = batch.entered(step.relation, inside)
+            return old if new is None else new if old is None else old.union(new)
+
+        return see
+
+    def _hand_over(self, work: LocalWork) -> None:
+        """The work has become too large for the driver."""
+        pushed, entered = [], []
+        for name in self._names:
+            for codes, heights, weights in work.pushed[name]:
+                pushed.append(work.wide(name, codes, height=heights, weight=weights))
+            for codes, heights, weights in work.entered[name]:
+                entered.append(work.wide(name, codes, height=heights, weight=weights))
+        large = self._frame_work()
+        self._work = large
+        self._large = True
+        large.take_over(
+            pa.concat_tables(pushed), pa.concat_tables(entered) if entered else None, work.scheduled()
+        )
+
+    # ---- queries
+
+    def _add(
+        self, rule: CompiledRule, plan: Plan, changes: DataFrame, see: See, weight: int, small: bool
+    ) -> None:
+        heads = derivations(
+            rule.rule, plan, changes, see, self._encode, broadcast=small, consolidate=not small
+        )
+        if heads is None:
+            return
+        self._large = self._large or not small
+        arity = self._versions[plan.head].arity
+        self._branches.append(
+            heads.select(
+                F.lit(self._names.index(plan.head)).alias(REL),
+                *padded(arity, self._width),
+                HEIGHT,
+                (F.col(WEIGHT) * long(weight)).alias(WEIGHT),
+                long(1).alias(DERIVATIONS),
+            )
+        )
+
+    def _summed(self, branches: list[DataFrame]) -> Supports:
+        """The pushed supports of all branches, summed up: in the driver if they are few."""
+        rows = (
+            united(branches)
+            .groupBy(REL, *columns(self._width), HEIGHT)
+            .agg(F.sum(WEIGHT).alias(WEIGHT), F.sum(DERIVATIONS).alias(DERIVATIONS))
+        )
+        held = self._work.rows if isinstance(self._work, LocalWork) else 0
+        if not self._large and held <= 10 * self._tables.local_rows:
+            found = self._tables.collect_small(rows)
+            if found is not None:
+                return Supports(self._tables.local(found), None)
+        return Supports(*self._tables.measured(rows, [HEIGHT], FrameWork.measures()))
+
+    def _small(self, rows: int) -> bool:
+        return rows <= self._tables.local_rows
+
+    def _size(self, relation: str) -> int:
+        if relation in self._own:
+            return 0 if self._rebuilt else self._versions[relation].counts.present
+        return self._lower[relation].new.counts.present
+
+    def _entries(self, relation: str) -> DataFrame | None:
+        return (
+            self._own_entries(relation) if relation in self._own else self._lower_entries(relation, was=False)
+        )
+
+    def _own_entries(self, relation: str) -> DataFrame | None:
+        """The entries of an own relation as they were before the epoch."""
+        return None if self._rebuilt else self._versions[relation].entries()
+
+    def _lower_entries(self, relation: str, was: bool) -> DataFrame | None:
+        """The tuples of a lower relation, at height 0."""
+        lower = self._lower[relation]
+        entries = (lower.old if was else lower.new).entries()
+        return None if entries is None else entries.withColumn(HEIGHT, F.lit(0))
+
+    def _grew(self, batch: Batch) -> None:
+        for name, net in batch.net().items():
+            growth = self._growth[name]
+            growth.live += net
+            growth.bytes += max(net, 0) * 8 * (self._versions[name].arity + 3)
+            if net > 0:
+                self._meter.grew()
+                self._meter.tuples(growth, self._stratum)
+
+
+def _positive(rule: CompiledRule) -> list[Plan]:
+    return [plan for plan in rule.plans if not plan.start.negated]
+
+
+def _fitting(delta: Table, start: Start, encode: Encode) -> int:
+    """How many changes fit a starting atom; of those on the executors, how many there are at the most."""
+    if delta.local is None or not (start.constants or start.equal):
+        return delta.rows
+    return count_fitting(codes_of(delta.local, len(delta.local.column_names) - 1), start, encode)

@@ -1,0 +1,159 @@
+"""The state of one relation: an immutable sum of layers.
+
+A layer is a table of (c0 .. cn, height, support, entry); the relation's supports and entries are the layers' sums by
+tuple and height. An epoch adds at most one layer, so to drop an epoch is to forget its layer, and a small epoch costs
+nothing that is proportional to the relation. `compacted` sums layers up when they are many, or as large together as
+the first: every row is then written again a logarithmic number of times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, to_arrow
+from engine.placement import Codes
+from engine.resident.layout import I32
+from engine.resident.relation import Relation
+from engine.spark.frames import WEIGHT, united
+from engine.spark.tables import Table, Tables
+
+MANY = 6
+"""Layers from which a relation is compacted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Tuples that are present, asserted, derived, and how many there are of any of these (`held`)."""
+
+    present: int = 0
+    asserted: int = 0
+    derived: int = 0
+
+    def plus(self, present: int, asserted: int, derived: int) -> Counts:
+        return Counts(self.present + present, self.asserted + asserted, self.derived + derived)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """See the module. `name`, `live` and `memory` are what the budget's watch asks of a relation."""
+
+    name: str
+    arity: int
+    layers: tuple[Table, ...] = ()
+    counts: Counts = Counts()
+
+    @property
+    def live(self) -> int:
+        """Tuples that are present: all that have a support, since the supports of a settled tuple are positive."""
+        return self.counts.present
+
+    def memory(self) -> int:
+        return sum(table.nbytes for table in self.layers)
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.layers)
+
+    @property
+    def stored(self) -> list[Table]:
+        """The layers on the executors."""
+        return [table for table in self.layers if table.local is None]
+
+    @property
+    def local(self) -> list[pa.Table]:
+        """The layers in the driver."""
+        return [table.local for table in self.layers if table.local is not None]
+
+    def frame(self) -> DataFrame | None:
+        """All rows of all layers; None for an empty relation."""
+        frames = [table.frame.select(*columns(self.arity), HEIGHT, SUPPORT, ENTRY) for table in self.layers]
+        return united(frames) if frames else None
+
+    def entries(self) -> DataFrame | None:
+        """(c0 .. cn, height, weight): the entries, to be summed up; None for an empty relation."""
+        rows = self.frame()
+        if rows is None:
+            return None
+        return rows.where(F.col(ENTRY) != 0).select(*columns(self.arity), HEIGHT, F.col(ENTRY).alias(WEIGHT))
+
+    def with_layer(self, layer: Table, counts: Counts) -> Version:
+        return Version(self.name, self.arity, (*self.layers, layer) if layer.rows else self.layers, counts)
+
+
+def consolidated(version: Version) -> DataFrame | None:
+    """The rows of a version with equal ones summed up and zeros left out."""
+    rows = version.frame()
+    if rows is None:
+        return None
+    return summed(rows, version.arity)
+
+
+def summed(rows: DataFrame, arity: int) -> DataFrame:
+    """Sums of support and entry by tuple and height, without those that are both zero."""
+    return (
+        rows.groupBy(*columns(arity), HEIGHT)
+        .agg(F.sum(SUPPORT).alias(SUPPORT), F.sum(ENTRY).alias(ENTRY))
+        .where((F.col(SUPPORT) != 0) | (F.col(ENTRY) != 0))
+    )
+
+
+def compacted(version: Version, tables: Tables) -> Version:
+    """The same relation in fewer layers; the caller releases the old ones."""
+    local, stored = version.local, version.stored
+    small = sum(table.num_rows for table in local)
+    largest = max((table.rows for table in stored), default=0)
+    rest = version.rows - largest
+    if small <= tables.local_rows and (not stored or (len(stored) <= MANY and rest * 2 <= largest)):
+        if len(local) <= 1:
+            return version
+        layers = (*stored, *_nonempty(tables.local(_merged(local, version.arity))))
+        return Version(version.name, version.arity, layers, version.counts)
+    rows = consolidated(version)
+    assert rows is not None, "there is more than one layer"
+    spread = rows.repartition(tables.partitions, *columns(version.arity)) if version.arity else rows
+    return Version(version.name, version.arity, _nonempty(tables.checkpoint(spread)), version.counts)
+
+
+def empty_layer(arity: int) -> pa.Table:
+    """A layer without rows."""
+    return layer(arity, [], [])
+
+
+def _nonempty(table: Table) -> tuple[Table, ...]:
+    return (table,) if table.rows else ()
+
+
+def _merged(parts: list[pa.Table], arity: int) -> pa.Table:
+    """Layers in the driver summed up."""
+    whole = pa.concat_tables(parts)
+    codes, heights = codes_of(whole, arity), array_of(whole, HEIGHT).astype(np.int32)
+    return layer(
+        arity, [(codes, heights, array_of(whole, SUPPORT))], [(codes, heights, array_of(whole, ENTRY))]
+    )
+
+
+Change = tuple[Codes, I32, Codes]
+"""(codes, heights, weights)."""
+
+
+def layer(arity: int, supports: list[Change], entries: list[Change]) -> pa.Table:
+    """A layer from changes of supports and of entries, each summed up by tuple and height."""
+    parts = []
+    for changes, of_supports in ((supports, True), (entries, False)):
+        tally = Relation("", arity)
+        for codes, heights, weights in changes:
+            some = np.flatnonzero(weights)
+            if len(some):
+                tally.push(
+                    np.ascontiguousarray(codes[some]), np.ascontiguousarray(heights[some]), weights[some]
+                )
+        rows, at, sums = tally.supports()
+        none = np.zeros(1, np.int64)
+        support, entry = (sums, none) if of_supports else (none, sums)
+        parts.append(to_arrow(tally.codes(rows), height=at, support=support, entry=entry))
+    return pa.concat_tables(parts)

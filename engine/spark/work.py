@@ -1,0 +1,111 @@
+"""What one stratum's epoch keeps between its heights, whoever keeps it: the driver or the executors.
+
+The driver of a stratum (stratum.py) pushes supports, asks for the next height and settles it: the entries that must
+change there, which it then joins with everything. While all that is small, `LocalWork` keeps it in the driver; when
+it no longer is, it hands over to `FrameWork`. Both do the same, and a test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from engine.circuit.plan import Start
+from engine.epoch import RelationChange
+from engine.placement import Codes
+from engine.spark.tables import Table
+from engine.spark.version import Counts, Version
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One relation after the stratum's epoch: its new version, and what changed for a reader."""
+
+    version: Version
+    change: RelationChange
+
+
+class Batch(Protocol):
+    """The entry changes of one height."""
+
+    height: int
+
+    def net(self) -> Mapping[str, int]:
+        """By relation, the sum of the changes: by how many tuples it grew."""
+
+    def fitting(self, start: Start) -> int:
+        """How many changes fit the starting atom."""
+
+    def changes(self, relation: str) -> DataFrame:
+        """(c0 .. cn, height, weight)."""
+
+    def entered(self, relation: str, with_batch: bool) -> DataFrame | None:
+        """All entry changes of the epoch so far, with or without this batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supports:
+    """Pushed supports: (rel, c0 .., height, weight, derivations), each tuple once for a height, and for each height
+    how many rows change something and the sum of derivations; None for rows in the driver."""
+
+    table: Table
+    by_height: pa.Table | None
+
+
+class Work(Protocol):
+    """See the module."""
+
+    def push(self, supports: Supports) -> int:
+        """Add supports; returns the sum of derivations."""
+
+    def next_height(self) -> int | None:
+        """The least height at which something is to be looked at."""
+
+    def settle(self, height: int) -> Batch | None:
+        """Bring the entries at `height` up to date; None if none changes."""
+
+    def finish(self) -> dict[str, Outcome]:
+        """The stratum's relations after the epoch."""
+
+    def release(self) -> None:
+        """Give back what is not part of an outcome."""
+
+
+Values = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """asserted, derived and present of some tuples, before and after, int64[n] each."""
+
+    codes: Codes
+    before: Values
+    after: Values
+
+    def change(self) -> RelationChange:
+        """What a reader can see of it."""
+        (was_asserted, was_derived, was_present), (asserted, derived, present) = self.before, self.after
+        moved = present - was_present
+        seen = (asserted != was_asserted) | ((derived > 0) != (was_derived > 0)) | (moved != 0)
+        return RelationChange(
+            self.codes[seen],
+            asserted[seen],
+            derived[seen] > 0,
+            moved[seen].astype(np.int8),
+            was_asserted[seen] > 0,
+            was_derived[seen] > 0,
+        )
+
+    def counts(self, counts: Counts) -> Counts:
+        """`counts` brought from before to after."""
+        asserted, derived, present = (
+            int(np.count_nonzero(after > 0)) - int(np.count_nonzero(before > 0))
+            for before, after in zip(self.before, self.after, strict=True)
+        )
+        return counts.plus(present, asserted, derived)

@@ -1,0 +1,116 @@
+"""The Spark placement against the resident one: after every epoch the same state and the same delta.
+
+The resident placement is compared with independent oracles in tests/oracle; here every epoch of a random program goes
+through both. Small inputs work in the driver, so every program also runs with that turned off (`large`), and with the
+work handed over in the middle (`mixed`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+
+from engine import Reasoner
+from tests.oracle.height_model import height_model
+from tests.oracle.naive import TooLargeError
+from tests.oracle.programs import History, histories, totals
+from tests.spark.compare import assert_same_epoch, assert_same_state
+
+Make = Callable[..., Reasoner]
+EXAMPLES = int(os.environ.get("ZEDLOG_SPARK_EXAMPLES", "2"))
+# A Spark epoch takes seconds: no shrinking, and one fixture for all examples (each makes its own reasoners).
+few = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+CLOSURE = [("tc(x, y) :- e(x, y).", 1), ("tc(x, z) :- tc(x, y), tc(y, z).", 1)]
+
+
+def run_both(history: History, spark: Reasoner) -> None:
+    for position in range(1, len(history.epochs) + 1):
+        facts, rules = totals(history.epochs[:position])
+        try:
+            height_model(rules, facts, budget=3_000)
+        except TooLargeError:
+            assume(False)
+    resident = Reasoner()
+    if history.declared:
+        for reasoner in (spark, resident):
+            reasoner.apply(declarations=history.declarations())
+    for epoch in history.epochs:
+        change = {"facts": epoch.fact_changes(), "rules": epoch.rule_changes()}
+        assert_same_epoch(spark.apply(**change), resident.apply(**change))
+    assert_same_state(spark, resident)
+    spark.check_invariants()
+    for name in resident.relations():
+        for domain in ("all", "asserted", "derived"):
+            assert spark.count(name, domain) == resident.count(name, domain)
+            assert sorted(spark.weighted(name, domain)) == sorted(resident.weighted(name, domain))
+
+
+@pytest.mark.slow
+@few
+@given(history=histories(max_epochs=4))
+def test_differential_small(on_spark: Make, history: History) -> None:
+    run_both(history, on_spark("small"))
+
+
+@pytest.mark.slow
+@few
+@given(history=histories(max_epochs=3))
+def test_differential_mixed(on_spark: Make, history: History) -> None:
+    run_both(history, on_spark("mixed", partitions=5))
+
+
+@pytest.mark.slow
+@few
+@given(history=histories(max_epochs=2))
+def test_differential_large(on_spark: Make, history: History) -> None:
+    run_both(history, on_spark("large", partitions=1))
+
+
+@pytest.mark.parametrize(("manner", "partitions"), [("small", 2), ("mixed", 5), ("large", 1)])
+def test_differential_retraction_through_a_cycle(on_spark: Make, manner: str, partitions: int) -> None:
+    """1 -> 2 -> 3 -> 1 and out to 4: the cycle supports itself, and must go when it is cut."""
+    spark, resident = on_spark(manner, partitions), Reasoner()
+    edges = [((1, 2), 1), ((2, 3), 1), ((3, 1), 1), ((3, 4), 1)]
+    steps = [
+        {"facts": {"e": edges}, "rules": CLOSURE},
+        {"facts": {"e": [((2, 3), -1)]}},
+        {"facts": {"e": [((2, 3), 2), ((4, 2), 1)]}},
+        {"rules": [(CLOSURE[1][0], -1)]},
+    ]
+    sizes = []
+    for step in steps:
+        ours = spark.apply(**step)
+        assert_same_epoch(ours, resident.apply(**step))
+        sizes.append(spark.count("tc"))
+    assert sizes == [12, 4, 16, 5]
+    assert_same_state(spark, resident)
+    spark.check_invariants()
+
+
+@pytest.mark.parametrize("manner", ["small", "large"])
+def test_negation_and_conditions(on_spark: Make, manner: str) -> None:
+    """Nodes without a way back, ordered: floats as their values, negative ones too."""
+    rules = [
+        ("oneway(x, y) :- e(x, y), !e(y, x), x != y.", 1),
+        ("up(x, y) :- e(x, y), x < y.", 1),
+        ("top(x) :- e(_, x), !up(x, _).", 1),
+    ]
+    spark, resident = on_spark(manner), Reasoner()
+    rows = [((-1.5, 2.0), 1), ((2.0, -1.5), 1), ((-3.0, -1.5), 1), ((2.0, 2.0), 1)]
+    for step in (
+        {"facts": {"e": rows}, "rules": rules},
+        {"facts": {"e": [((2.0, -1.5), -1), ((-1.5, 7.5), 1)]}},
+    ):
+        assert_same_epoch(spark.apply(**step), resident.apply(**step))
+    assert set(spark.facts("up")) == {(-1.5, 2.0), (-3.0, -1.5), (-1.5, 7.5)}
+    assert set(spark.facts("oneway")) == {(-1.5, 2.0), (-3.0, -1.5), (-1.5, 7.5)}
+    assert set(spark.facts("top")) == {(2.0,), (7.5,)}
+    assert_same_state(spark, resident)

@@ -1,0 +1,79 @@
+"""Pivots: which strata have one, and that their bootstrap in one job is the resident one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from engine import Reasoner
+from engine.circuit.circuit import compile_circuit
+from engine.circuit.pivot import pivot_of
+from engine.language.parser import parse_rules
+from engine.language.schema import Column, ColumnType, Schema
+from engine.spark.placement import SparkPlacement
+from tests.spark.compare import assert_same_epoch, assert_same_state
+
+Make = Callable[..., Reasoner]
+BASE = "tc(x, y) :- e(x, y)."
+LINEAR = [BASE, "tc(x, z) :- tc(x, y), e(y, z)."]
+
+
+def pivots(*rules: str) -> dict[str, int] | None:
+    parsed = [rule for text in rules for rule in parse_rules(text)]
+    schemas: dict[str, Schema] = {}
+    for rule in parsed:
+        for atom in (rule.head, *rule.body):
+            columns = tuple(Column(f"c{i}", ColumnType.NUMBER) for i in range(len(atom.terms)))
+            schemas[atom.relation] = Schema(atom.relation, columns)
+    circuit = compile_circuit(parsed, schemas)
+    found = [pivot_of(stratum) for stratum in circuit.strata if stratum.recursive]
+    return None if found[0] is None else dict(found[0])
+
+
+@pytest.mark.parametrize(
+    ("rules", "pivot"),
+    [
+        (LINEAR, {"tc": 0}),
+        ([BASE, "tc(x, z) :- e(x, y), tc(y, z)."], {"tc": 1}),
+        ([BASE, "tc(x, z) :- tc(x, y), tc(y, z)."], None),
+        # Forwards and backwards together hand on no argument.
+        ([*LINEAR, "tc(x, z) :- e(x, y), tc(y, z)."], None),
+        # The column moves, but goes round with the relation.
+        (["a(x, y) :- e(x, y).", "b(y, x) :- a(x, y).", "a(x, z) :- b(y, x), e(y, z)."], {"a": 0, "b": 1}),
+        (["s(x, y) :- e(x, y).", "s(y, x) :- s(x, y)."], None),
+        (["p(x, y, z) :- e(x, y), e(y, z).", "p(x, w, z) :- p(x, y, z), e(y, w)."], {"p": 0}),
+    ],
+)
+def test_pivot_of_known_programs(rules: list[str], pivot: dict[str, int] | None) -> None:
+    assert pivots(*rules) == pivot
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partitions", [1, 2, 5])
+def test_a_pivoted_bootstrap_is_the_resident_one(on_spark: Make, partitions: int) -> None:
+    edges = [((i, (i * i + 3) % 40), 1) for i in range(40)] + [((i, (i * 7 + 1) % 40), 2) for i in range(40)]
+    spark, resident = on_spark("large", partitions), Reasoner()
+    facts = {"e": edges, "tc": [((100, 5), 1), ((5, 100), 1)]}
+    rules = [(rule, 1) for rule in LINEAR]
+    ours, theirs = spark.apply(facts=facts, rules=rules), resident.apply(facts=facts, rules=rules)
+    assert_same_epoch(ours, theirs)
+    # One fixpoint in one job: no height of the recursive stratum was gone through from here.
+    placement = spark._placement
+    assert isinstance(placement, SparkPlacement)
+    assert placement.heights == 1
+    assert_same_state(spark, resident)
+    step = {"facts": {"e": [((0, 3), -1), ((3, 50), 1)]}}
+    assert_same_epoch(spark.apply(**step), resident.apply(**step))
+    assert_same_state(spark, resident)
+    spark.check_invariants()
+
+
+@pytest.mark.slow
+def test_a_pivot_over_two_relations(on_spark: Make) -> None:
+    rules = [("a(x, y) :- e(x, y).", 1), ("b(y, x) :- a(x, y).", 1), ("a(x, z) :- b(y, x), e(y, z).", 1)]
+    facts = {"e": [((i, i + 1), 1) for i in range(8)] + [((8, 0), 1)]}
+    spark, resident = on_spark("large"), Reasoner()
+    assert_same_epoch(spark.apply(facts=facts, rules=rules), resident.apply(facts=facts, rules=rules))
+    assert spark.count("a") == 81
+    assert_same_state(spark, resident)
