@@ -1,7 +1,7 @@
 # One image for all of Zedlog's processes. By itself it runs everything (embedded server, engine, service) over
 # /data; docker-compose.yml runs the engine and the service each in a container of its own, over a Redis.
 #
-# No Java: nothing in this version starts Spark, and a Java 17 runtime would add some 200 MB. When the Spark
+# No Java: the service does not start Spark yet, and a Java 17 runtime would add some 200 MB. When the Spark
 # placement comes, add `openjdk-17-jre-headless` (with the incubator vector module) to the last stage.
 
 FROM python:3.12-slim AS build
