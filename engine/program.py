@@ -67,7 +67,8 @@ class Program:
             return self
         kept = dict(self.rules)
         for change in rules:
-            for rule in parse_rules(change.rule):
+            parsed_rules = parse_rules(change.rule)
+            for rule in parsed_rules:
                 _check_size(rule)
                 check_rule(rule)
                 id_ = rule_id(rule)
@@ -80,7 +81,7 @@ class Program:
                 if known is not None:
                     kept[id_] = (replace(known[0], weight=weight), known[1])
                 else:
-                    text = change.rule.strip() if len(parse_rules(change.rule)) == 1 else canonical_text(rule)
+                    text = change.rule.strip() if len(parsed_rules) == 1 else canonical_text(rule)
                     kept[id_] = (RuleInfo(id_, text, canonical_text(rule), weight), rule)
         negative = [info for info, _ in kept.values() if info.weight < 0]
         if negative:
