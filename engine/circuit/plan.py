@@ -13,7 +13,7 @@ validated while they are built: each step knows every variable that it uses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -85,8 +85,9 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """Bind `name` to the value of a term over bound variables."""
+    """Bind `name` to the value of a term over bound variables. `literal`: its place in the rule's body."""
 
+    literal: int
     name: str
     term: Term
     carry: tuple[str, ...]
@@ -94,8 +95,9 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Keep the bindings that satisfy a condition on bound variables."""
+    """Keep the bindings that satisfy a condition on bound variables. `literal`: its place in the rule's body."""
 
+    literal: int
     condition: Comparison
     carry: tuple[str, ...]
 
@@ -161,9 +163,9 @@ def _require(known: set[str], used: set[str]) -> None:
 def _used_by(step: Step) -> set[str]:
     match step:
         case Let():
-            return _names(step.term)
+            return names_of(step.term)
         case Where():
-            return _names(step.condition)
+            return names_of(step.condition)
         case _:
             return {source for _, source in step.key if isinstance(source, str)}
 
@@ -215,7 +217,7 @@ class _Planner:
         # What is still needed after each step, from the end: the head, then what the steps to come use.
         needed = [{source for source in self._columns if isinstance(source, str)}]
         for i in reversed(order):
-            needed.append(needed[-1] | _names(self._rule.body[i]))
+            needed.append(needed[-1] | names_of(self._rule.body[i]))
         needed.reverse()
         bound = {name: column for column, name in reversed(_named(atom))}
         known = [name for name in _in_order(self._columns, bound) if name in needed[0]]
@@ -237,7 +239,7 @@ class _Planner:
     def _order(self, start: Atom) -> list[int]:
         """The other literals: what needs no look-up as soon as it can be, then the atom that binds most."""
         body = self._rule.body
-        known = _names(start)
+        known = names_of(start)
         left = [i for i in range(len(body)) if i != self._start]
         order = []
         while left:
@@ -250,25 +252,25 @@ class _Planner:
                 ready = max(atoms, key=lambda pair, known=frozenset(known): _rank(pair[1], known))[0]  # type: ignore[misc]
             order.append(ready)
             left.remove(ready)
-            known |= _names(body[ready])
+            known |= names_of(body[ready])
         return order
 
     @staticmethod
     def _is_ready(literal: Literal, known: set[str]) -> bool:
         if isinstance(literal, Atom):
             return False
-        missing = _names(literal) - known
-        return not missing or (isinstance(literal, Comparison) and _equation(literal, known) is not None)
+        missing = names_of(literal) - known
+        return not missing or (isinstance(literal, Comparison) and equation(literal, known) is not None)
 
     def _step(self, i: int, known: list[str], needed: set[str]) -> Step:
         literal = self._rule.body[i]
         carry = tuple(name for name in known if name in needed)
         match literal:
             case Comparison():
-                equation = _equation(literal, set(known))
-                if equation is None:
-                    return Where(literal, carry)
-                return Let(equation[0], equation[1], carry)
+                found = equation(literal, set(known))
+                if found is None:
+                    return Where(i, literal, carry)
+                return Let(i, *found, carry)
             case Negation():
                 return Absent(
                     self._numbers[i], literal.atom.relation, i < self._start, _key(literal.atom, known), carry
@@ -300,7 +302,7 @@ class _Planner:
 def _rank(atom: Atom, known: frozenset[str]) -> tuple[bool, bool, int, int]:
     """A fully bound atom before all, then one that is connected, then the one with most columns bound."""
     bound = len(_key(atom, known))
-    return bound == atom.arity, bool(_names(atom) & known), bound, bound - atom.arity
+    return bound == atom.arity, bool(names_of(atom) & known), bound, bound - atom.arity
 
 
 def _key(atom: Atom, known: Iterable[str]) -> tuple[tuple[int, Source], ...]:
@@ -312,14 +314,25 @@ def _key(atom: Atom, known: Iterable[str]) -> tuple[tuple[int, Source], ...]:
     )
 
 
-def _equation(literal: Comparison, known: set[str]) -> tuple[str, Term] | None:
+def equation(literal: Comparison, known: set[str]) -> tuple[str, Term] | None:
     """(variable, term) where the literal is an equation that binds a new variable to a term of known ones."""
     if literal.operator != "=":
         return None
     for target, term in ((literal.left, literal.right), (literal.right, literal.left)):
-        if isinstance(target, Variable) and target.name not in known and _names(term) <= known:
+        if isinstance(target, Variable) and target.name not in known and names_of(term) <= known:
             return target.name, term
     return None
+
+
+def bindable(given: Iterable[str], literals: Sequence[Literal]) -> set[str]:
+    """The variables that can be bound from those given, the positive atoms, and equations over these."""
+    bound = set(given).union(*(names_of(literal) for literal in literals if isinstance(literal, Atom)))
+    while True:
+        equations = (equation(literal, bound) for literal in literals if isinstance(literal, Comparison))
+        new = {equation[0] for equation in equations if equation is not None} - bound
+        if not new:
+            return bound
+        bound |= new
 
 
 def _source(term: object) -> Source:
@@ -333,7 +346,7 @@ def _named(atom: Atom) -> list[tuple[int, str]]:
     return [(column, term.name) for column, term in enumerate(atom.terms) if isinstance(term, Variable)]
 
 
-def _names(node: Literal | Term) -> set[str]:
+def names_of(node: Literal | Term) -> set[str]:
     """The variables of a literal or a term without aggregates."""
     return {part.name for part in walk(node) if isinstance(part, Variable)}
 

@@ -1,7 +1,8 @@
 """Terms and comparisons of rules, compiled to functions over columns of codes.
 
 In: a typed term or comparison, once; then columns, int64[n] each, as often as there are bindings. Out: a column
-of codes or of truth values, or an `EvaluationError` with the values of the first row that has no result.
+of codes or of truth values, or an `EvaluationError` with the values of the first row that has no result; or, by
+`where_defined`, the result for those rows that have one.
 Always: each row's result depends on that row alone. Nothing is computed for no rows: a term whose type nothing
 fixed can hold no tuples, and an operation without a result (1 / 0) is no fault until a binding asks for it. Only
 a result, and what `ord` is asked for, enters the symbol table (texts.py).
@@ -12,11 +13,12 @@ variables, and pickle.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.errors import EvaluationError
 from engine.expressions import operations
@@ -44,6 +46,7 @@ from engine.transaction import Value
 from engine.values import Codes, encode_value
 
 Types: TypeAlias = Mapping[str, ColumnType | None]
+Rows: TypeAlias = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,14 @@ class _Call:
 _Node: TypeAlias = _Column | _Constant | _Call
 
 
+class _Undefined(Exception):
+    """Rows have no value: the error for the first of them, and all of them, bool[n] or bool[1] for all."""
+
+    def __init__(self, error: EvaluationError, rows: Mask) -> None:
+        super().__init__(error)
+        self.error, self.rows = error, rows
+
+
 @dataclass(frozen=True, slots=True)
 class _Frame:
     """One evaluation: the columns, the texts, and the types by which an error shows a row."""
@@ -104,7 +115,9 @@ class _Frame:
             return operation(self.texts, *operands)
         except Fault as fault:
             types = [argument.type for argument in arguments]
-            raise self._error(operation.name, operands, types, source, fault) from None
+            raise _Undefined(
+                self._error(operation.name, operands, types, source, fault), fault.rows
+            ) from None
 
     def _error(
         self,
@@ -115,9 +128,10 @@ class _Frame:
         fault: Fault,
     ) -> EvaluationError:
         text = format_literal(source) if isinstance(source, Comparison) else format_term(source)
-        values = [self._at(codes, fault.row, kind) for codes, kind in zip(operands, types, strict=True)]
+        row = int(fault.rows.argmax())
+        values = [self._at(codes, row, kind) for codes, kind in zip(operands, types, strict=True)]
         binding = {
-            variable: self._at(codes, fault.row, self.types[variable])
+            variable: self._at(codes, row, self.types[variable])
             for variable, codes in self.columns.items()
             if self.types.get(variable) is not None
         }
@@ -160,6 +174,18 @@ class Expression:
         Raises:
             EvaluationError: a row has no value.
         """
+        try:
+            return self._value(columns, n, symbols)
+        except _Undefined as undefined:
+            raise undefined.error from None
+
+    def where_defined(
+        self, columns: Mapping[str, Codes], n: int, symbols: SymbolTable
+    ) -> tuple[Codes, Rows | None]:
+        """The value in each binding that has one, and the numbers of those, ascending; None if that is all of them."""
+        return _where_defined(self._value, columns, n, symbols)
+
+    def _value(self, columns: Mapping[str, Codes], n: int, symbols: SymbolTable) -> Codes:
         if n == 0:
             return np.empty(0, np.int64)
         texts = Texts(symbols)
@@ -188,6 +214,18 @@ class Condition:
         Raises:
             EvaluationError: a row has no value.
         """
+        try:
+            return self._value(columns, n, symbols)
+        except _Undefined as undefined:
+            raise undefined.error from None
+
+    def where_defined(
+        self, columns: Mapping[str, Codes], n: int, symbols: SymbolTable
+    ) -> tuple[Mask, Rows | None]:
+        """As `Expression.where_defined`."""
+        return _where_defined(self._value, columns, n, symbols)
+
+    def _value(self, columns: Mapping[str, Codes], n: int, symbols: SymbolTable) -> Mask:
         if n == 0:
             return np.empty(0, np.bool_)
         assert self._operation is not None, "rows of unknown type"
@@ -197,6 +235,25 @@ class Condition:
 
     def __str__(self) -> str:
         return format_literal(self.comparison)
+
+
+def _where_defined(
+    evaluate: Callable[[Mapping[str, Codes], int, SymbolTable], Result],
+    columns: Mapping[str, Codes],
+    n: int,
+    symbols: SymbolTable,
+) -> tuple[Result, Rows | None]:
+    """Evaluate without the rows that had no value, until all that are left have one: a few times at the most, for
+    each operation says all of its rows at once."""
+    rows: Rows | None = None
+    while True:
+        left = n if rows is None else len(rows)
+        try:
+            return evaluate(columns, left, symbols), rows
+        except _Undefined as undefined:
+            kept = np.flatnonzero(np.broadcast_to(~undefined.rows, left))
+        rows = kept if rows is None else rows[kept]
+        columns = {name: column[kept] for name, column in columns.items()}
 
 
 def compile_term(term: Term, types: Types) -> Expression:

@@ -2,14 +2,15 @@
 
 In: columns of codes, all of one length, or of length 1 for a constant. Out: a column as long as the longest.
 Always: a function looks at each row by itself, so a row's result does not depend on the rows around it; with
-that, what one epoch adds a later one can take away. A row without a result raises `Fault`, which says the
-reason and the first such row; expression.py makes it an error with the values.
+that, what one epoch adds a later one can take away. Rows without a result raise `Fault`, which says which they
+are and the reason for the first; expression.py makes it an error with the values, or goes on with the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -35,16 +36,19 @@ class Operation(Generic[Result]):
 
 
 class Fault(Exception):
-    """The operation has no result in `row`. `reason` continues a sentence that starts with the operation."""
+    """The operation has no result in the rows that are set in `rows`, bool[n] or bool[1] for constants.
 
-    def __init__(self, reason: str, row: int) -> None:
-        super().__init__(reason, row)
-        self.reason, self.row = reason, row
+    `reason` is that of the first one; it continues a sentence that starts with the operation.
+    """
+
+    def __init__(self, reason: str, rows: Mask) -> None:
+        super().__init__(reason)
+        self.reason, self.rows = reason, rows
 
 
 def refuse(*checks: tuple[Mask, str]) -> None:
-    """Raise a `Fault` for the first row that is set in a mask, with the reason beside that mask."""
-    rows = [(int(mask.argmax()), reason) for mask, reason in checks if mask.any()]
-    if rows:
-        row, reason = min(rows, key=lambda found: found[0])
-        raise Fault(reason, row)
+    """Raise a `Fault` for the rows that are set in some mask; its reason stands beside the mask of the first row."""
+    found = [(int(mask.argmax()), reason) for mask, reason in checks if mask.any()]
+    if found:
+        _, reason = min(found, key=lambda one: one[0])
+        raise Fault(reason, reduce(np.logical_or, (mask for mask, _ in checks)))

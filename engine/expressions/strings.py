@@ -75,12 +75,20 @@ def to_float(texts: Texts, a: Codes) -> Codes:
 def _read(texts: Texts, a: Codes, read: Callable[[str], _Value]) -> tuple[list[_Value], Places]:
     rows, place = distinct_rows([a])
     values: list[_Value] = []
-    for row, text in zip(rows.tolist(), texts.texts(a[rows]), strict=True):
+    bad: dict[int, str] = {}
+    for i, text in enumerate(texts.texts(a[rows])):
         try:
             values.append(read(text))
         except ValueError as error:
-            raise Fault(str(error), row) from None
+            bad[i] = str(error)
+    _refuse_distinct(bad, place)
     return values, place
+
+
+def _refuse_distinct(reasons: dict[int, str], place: Places) -> None:
+    """Raise a `Fault` for the distinct rows that have a reason; they are numbered by their first row."""
+    if reasons:
+        raise Fault(reasons[min(reasons)], np.isin(place, list(reasons)))
 
 
 def _number(text: str) -> int:
@@ -131,16 +139,27 @@ def match(texts: Texts, pattern: Codes, text: Codes) -> Mask:
     rows, place = distinct_rows([pattern, text])
     subjects = texts.texts(at(text, rows))
     result = np.zeros(len(rows), np.bool_)
-    # Groups in the order of their first row, so that the first row with a bad pattern is the one refused.
+    bad: dict[int, str] = {}
     by_pattern: dict[int, list[int]] = {}
     for i, code in enumerate(at(pattern, rows).tolist()):
         by_pattern.setdefault(code, []).append(i)
     for code, members in by_pattern.items():
         try:
-            result[members] = _full_matches(texts.text(code), [subjects[i] for i in members])
+            well_formed = [i for i in members if _is_unicode(subjects[i])]
+            bad |= dict.fromkeys(set(members) - set(well_formed), "has a text that is not valid Unicode")
+            result[well_formed] = _full_matches(texts.text(code), [subjects[i] for i in well_formed])
         except ValueError as error:
-            raise Fault(str(error), int(rows[members[0]])) from None
+            bad |= dict.fromkeys(members, str(error))
+    _refuse_distinct(bad, place)
     return result[place]
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _full_matches(pattern: str, subjects: list[str]) -> Mask:
@@ -149,12 +168,10 @@ def _full_matches(pattern: str, subjects: list[str]) -> Mask:
     import pyarrow.compute as pc
 
     try:
-        found = pc.match_substring_regex(pa.array(subjects), _anchored(pattern))
+        found = pc.match_substring_regex(pa.array(subjects, pa.string()), _anchored(pattern))
     except pa.ArrowInvalid as error:
         # Too large, or an open quotation (\Q) that takes the end of the group in.
         raise _bad_pattern(error) from None
-    except UnicodeEncodeError:
-        raise ValueError("has a text that is not valid Unicode") from None
     mask: Mask = found.to_numpy(zero_copy_only=False)
     return mask
 

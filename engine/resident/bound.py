@@ -52,8 +52,10 @@ class BoundStep:
 
 @dataclass(frozen=True, slots=True)
 class BoundLet:
-    """A new last column, computed from others; `known` names the columns of the bindings."""
+    """A new last column, computed from others; `known` names the columns of the bindings, `literal` is the place in
+    the rule's body."""
 
+    literal: int
     expression: Expression
     known: tuple[str, ...]
     carry: I64
@@ -61,8 +63,9 @@ class BoundLet:
 
 @dataclass(frozen=True, slots=True)
 class BoundWhere:
-    """A condition on the bindings; `known` names their columns."""
+    """A condition on the bindings; `known` names their columns, `literal` is the place in the rule's body."""
 
+    literal: int
     condition: Condition
     known: tuple[str, ...]
     carry: I64
@@ -134,9 +137,9 @@ def _bind_step(
     carry = np.array([known.index(name) for name in step.carry], np.int64)
     match step:
         case Let():
-            return BoundLet(compile_term(step.term, types), tuple(known), carry)
+            return BoundLet(step.literal, compile_term(step.term, types), tuple(known), carry)
         case Where():
-            return BoundWhere(compile_condition(step.condition, types), tuple(known), carry)
+            return BoundWhere(step.literal, compile_condition(step.condition, types), tuple(known), carry)
         case Check() | Absent():
             sources, constants = _sources([source for _, source in step.key], known, encode)
             every = tuple(range(arities[step.relation]))

@@ -28,6 +28,7 @@ from engine.resident.relation import ONE, Relation, state_of
 from engine.resident.steps import Batch, Runner
 from engine.resident.stratum import GROUND, Changes, StratumRun
 from engine.resident.transfer import fill, to_table
+from engine.resident.undefined import Undefined
 
 
 @dataclass(slots=True)
@@ -68,8 +69,11 @@ class ResidentPlacement:
         try:
             self._install(epoch, encode)
             deltas: dict[str, Batch] = {}
+            undefined = Undefined()
+            self._runner.meet = undefined.from_plan
             for stratum in circuit.strata:
                 self._run(epoch, stratum, facts, deltas)
+            undefined.judge(circuit.rules, self._relations, self._runner, self._meter.charge, encode)
             changes = {}
             for name in epoch.journal:
                 if not is_internal(name):

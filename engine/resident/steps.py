@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.errors import EvaluationError, WeightOverflowError
 from engine.language.canonical import format_rule
@@ -89,6 +90,8 @@ class Target:
 Targets = Callable[[BoundStep], list[Target]]
 Charge = Callable[[int], None]
 Emit = Callable[[BoundPlan, I64, I32, I64], None]
+Meet = Callable[[BoundPlan, int, tuple[str, ...], dict[str, I64]], None]
+"""Gets (plan, literal, its variables, values int64[n] of all known variables) where that literal has no value."""
 
 
 class Scratch:
@@ -112,9 +115,13 @@ class Scratch:
 
 
 class Runner:
-    """Executes bound plans. Holds scratch memory and threads, no state of the program."""
+    """Executes bound plans. Holds scratch memory and threads, no state of the program.
+
+    `meet` hears of bindings that are dropped because a literal has no value for them; without it that is an error.
+    """
 
     def __init__(self, threads: int) -> None:
+        self.meet: Meet | None = None
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._scratch = [Scratch() for _ in range(max(1, threads))]
         self.symbols: SymbolTable | None = None
@@ -127,7 +134,7 @@ class Runner:
         """Start `plan` with `batch`; `emit` gets (plan, head codes, body heights, weights) chunk by chunk.
 
         Raises:
-            EvaluationError: a term has no value for some binding; the rule is named.
+            EvaluationError: a literal has no value for some binding, and nobody wants to `meet` it.
         """
         start = plan.start
         table: tuple[I64, I32, I64]
@@ -177,7 +184,8 @@ class Runner:
                 if isinstance(step, BoundStep):
                     stack.append(self._step(step, bindings, targets(step), charge))
                 else:
-                    stack.append(iter((self._compute(step, bindings, charge),)))
+                    charge(len(bindings[0]))
+                    stack.append(iter((self._compute(plan, step, bindings),)))
             else:
                 emit(plan, _head(plan, bindings[0]), bindings[1], bindings[2])
 
@@ -205,25 +213,31 @@ class Runner:
                 )
 
     def _compute(
-        self, step: BoundLet | BoundWhere, bindings: tuple[I64, I32, I64], charge: Charge
+        self, plan: BoundPlan, step: BoundLet | BoundWhere, bindings: tuple[I64, I32, I64]
     ) -> tuple[I64, I32, I64]:
         """A step that looks nothing up."""
-        table, heights, weights = bindings
-        charge(len(table))
-        columns = {name: table[:, i] for i, name in enumerate(step.known)}
-        if isinstance(step, BoundLet):
-            assert self.symbols is not None, "the placement gives the symbols"
-            result = np.empty((len(table), len(step.carry) + 1), np.int64)
-            result[:, :-1] = table[:, step.carry]
-            result[:, -1] = step.expression.evaluate(columns, len(table), self.symbols)
-            return result, heights, weights
         assert self.symbols is not None, "the placement gives the symbols"
-        kept = np.flatnonzero(step.condition.evaluate(columns, len(table), self.symbols))
-        return (
-            np.ascontiguousarray(table[kept][:, step.carry]),
-            heights if heights.size == 1 else heights[kept],
-            weights if weights.size == 1 else weights[kept],
-        )
+        table = bindings[0]
+        columns = {name: table[:, i] for i, name in enumerate(step.known)}
+        evaluated = step.expression if isinstance(step, BoundLet) else step.condition
+        if self.meet is None:
+            values, rows = evaluated.evaluate(columns, len(table), self.symbols), None
+        else:
+            values, rows = evaluated.where_defined(columns, len(table), self.symbols)
+            if rows is not None:
+                without = np.ones(len(table), np.bool_)
+                without[rows] = False
+                dropped = {name: column[without] for name, column in columns.items()}
+                self.meet(plan, step.literal, evaluated.variables, dropped)
+                bindings = _taken(bindings, rows)
+        if isinstance(step, BoundWhere):
+            table, heights, weights = _taken(bindings, np.flatnonzero(values))
+            return np.ascontiguousarray(table[:, step.carry]), heights, weights
+        table, heights, weights = bindings
+        result = np.empty((len(table), len(step.carry) + 1), np.int64)
+        result[:, :-1] = table[:, step.carry]
+        result[:, -1] = values
+        return result, heights, weights
 
     def _join(
         self, step: BoundStep, index: Index, target: Target, bindings: tuple[I64, I32, I64], charge: Charge
@@ -280,6 +294,16 @@ class Runner:
                 for (_, following), (_, end) in zip(results, ranges, strict=False)
                 if following < end
             ] + ranges[len(results) :]
+
+
+def _taken(bindings: tuple[I64, I32, I64], rows: npt.NDArray[np.intp]) -> tuple[I64, I32, I64]:
+    """Some of the bindings."""
+    table, heights, weights = bindings
+    return (
+        table[rows],
+        heights if heights.size == 1 else heights[rows],
+        weights if weights.size == 1 else weights[rows],
+    )
 
 
 def _split(work: I64, shares: int) -> list[tuple[int, int]]:

@@ -7,8 +7,10 @@ import pickle
 import pytest
 
 from engine.errors import EvaluationError
+from engine.language.schema import ColumnType
 from engine.symbols import SymbolTable
-from tests.expressions.evaluation import INT_MAX, INT_MIN, holds, term
+from engine.values import encode_column
+from tests.expressions.evaluation import INT_MAX, INT_MIN, condition, expression, holds, term
 
 
 def test_everything_of_the_first_row_without_a_value() -> None:
@@ -96,3 +98,39 @@ def test_pickles() -> None:
     with pytest.raises(EvaluationError) as caught:
         term("x / 0", x=[1])
     assert pickle.loads(pickle.dumps(caught.value)).problem() == caught.value.problem()
+
+
+def test_the_rows_that_have_a_value_are_told_apart_whatever_the_reasons_of_the_others() -> None:
+    columns = {
+        "n": encode_column([1, INT_MAX, 8, 6, 9], ColumnType.NUMBER, SymbolTable()),
+        "d": encode_column([2, 1, 0, 3, -2], ColumnType.NUMBER, SymbolTable()),
+    }
+    types = {"n": ColumnType.NUMBER, "d": ColumnType.NUMBER}
+    values, rows = expression("2 ^ (n / d + 1)", types).where_defined(columns, 5, SymbolTable())
+    assert rows is not None
+    assert (values.tolist(), rows.tolist()) == ([2, 8], [0, 3])
+    mask, rows = condition("n / d > 0", types).where_defined(columns, 5, SymbolTable())
+    assert rows is not None
+    assert (mask.tolist(), rows.tolist()) == ([False, True, True, False], [0, 1, 3, 4])
+    values, rows = expression("n bor d", types).where_defined(columns, 5, SymbolTable())
+    assert rows is None
+    assert len(values) == 5
+    values, rows = expression("1 / 0", {}).where_defined({}, 5, SymbolTable())
+    assert rows is not None
+    assert (len(values), len(rows)) == (0, 0)
+
+
+def test_of_texts_only_those_without_a_value_are_left_out() -> None:
+    symbols = SymbolTable()
+    texts = ["12", "x", "12", "", "\ud800", "[a"]
+    columns = {"s": encode_column(texts, ColumnType.SYMBOL, symbols)}
+    types = {"s": ColumnType.SYMBOL}
+    before = len(symbols)
+    values, rows = expression('cat(to_string(to_number(s)), "!")', types).where_defined(columns, 6, symbols)
+    assert rows is not None
+    assert rows.tolist() == [0, 2]
+    assert symbols.texts(values) == ["12!", "12!"]
+    assert len(symbols) == before + 1
+    mask, rows = condition('match(s, "12")', types).where_defined(columns, 6, symbols)
+    assert rows is not None
+    assert (mask.tolist(), rows.tolist()) == ([True, False, True, False], [0, 1, 2, 3])
