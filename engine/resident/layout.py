@@ -132,7 +132,8 @@ INDEX = numba.typeof(new_index(2, (0,), 16))  # type: ignore[no-untyped-call]  #
 def grown(array: npt.NDArray[Scalar], capacity: int) -> npt.NDArray[Scalar]:
     """A copy of `array` with room for `capacity` elements along the first axis; the new part is undefined."""
     larger = np.empty((capacity, *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
+    # As bytes: numpy would copy records field by field, which takes six times as long.
+    larger.reshape(-1).view(np.uint8)[: array.nbytes] = array.reshape(-1).view(np.uint8)
     return larger
 
 
