@@ -80,7 +80,8 @@ def may_interact(before: Program, program: Program, requests: Sequence[Request])
         return False
     below = _below(constraints, before) | _below(constraints, program)
     touching = sum(
-        bool(request.rules or request.declarations or any(f.relation in below for f in request.facts))
+        bool(request.rules or request.declarations or request.undeclare)
+        or any(f.relation in below for f in request.facts)
         for request in requests
     )
     return touching > 1

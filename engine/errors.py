@@ -179,6 +179,12 @@ class EpochNotRetainedError(ZedlogError):
     code = "epoch_not_retained"
 
 
+class NotDeclaredError(ZedlogError):
+    """A declaration that is not there cannot be withdrawn."""
+
+    code = "not_declared"
+
+
 class NegativeWeightError(ZedlogError):
     """The transaction would take the weight of a fact or a rule below zero. `detail` names them."""
 

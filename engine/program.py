@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from engine.circuit.circuit import EMPTY, Circuit, compile_circuit
 from engine.epoch import RuleInfo
-from engine.errors import NegativeWeightError, UnsupportedFeatureError, WeightOverflowError
+from engine.errors import NegativeWeightError, NotDeclaredError, UnsupportedFeatureError, WeightOverflowError
 from engine.language.canonical import canonical_text, format_declaration, rule_id
 from engine.language.check import check_rule
 from engine.language.inference import atoms_of, infer_schemas
@@ -55,15 +55,23 @@ class Program:
         )
 
     def changed(
-        self, rules: Sequence[RuleChange], declarations: str, mode: Mode, held: Mapping[str, Schema]
+        self,
+        rules: Sequence[RuleChange],
+        declarations: str,
+        mode: Mode,
+        held: Mapping[str, Schema],
+        undeclare: Sequence[str] = (),
     ) -> Program:
-        """The program after rule changes and further declarations. `held` are the relations that hold facts.
+        """The program after rule changes, without the declarations of `undeclare`, and with further ones.
+
+        `held` are the relations that hold facts. In the mode `set`, undeclaring what is not declared is a no-op.
 
         Raises:
+            NotDeclaredError: a relation of `undeclare` has no declaration.
             ProgramError: text that is no rule, an unsafe rule, a contradiction of arities, types or declarations.
             NegativeWeightError, WeightOverflowError: of a rule's weight.
         """
-        if not rules and not declarations:
+        if not rules and not declarations and not undeclare:
             return self
         kept = dict(self.rules)
         for change in rules:
@@ -90,6 +98,10 @@ class Program:
                 rules=[{"id": i.id, "rule": i.text, "weight": _weight_of(self, i.id)} for i in negative[:10]],
             )
         all_declarations = dict(self.declarations)
+        for relation in undeclare:
+            if all_declarations.pop(relation, None) is None and mode == "zset":
+                raise NotDeclaredError(f"{relation} is not declared", relation=relation)
+        kept_declarations = list(all_declarations.values())
         parsed = parse_declarations(declarations) if declarations else ()
         for declaration in parsed:
             known_one = all_declarations.setdefault(declaration.relation, declaration)
@@ -99,7 +111,7 @@ class Program:
                 )
         live = {id_: pair for id_, pair in kept.items() if pair[0].weight > 0}
         schemas = infer_schemas(
-            [*self.declarations.values(), *parsed], held, [rule for _, rule in live.values()], self.schemas
+            [*kept_declarations, *parsed], held, [rule for _, rule in live.values()], self.schemas
         )
         return Program(live, all_declarations, schemas, self.circuit, self.types)
 

@@ -123,16 +123,17 @@ class Reasoner:
         rules: Rules | None = None,
         declarations: str = "",
         mode: Mode = "zset",
+        undeclare: Sequence[str] = (),
     ) -> EpochResult:
         """Apply one transaction and commit it.
 
         facts: relation -> list of (tuple, weight), or int64[n, arity], each row of weight 1. rules: list of
-        (text, weight). declarations: `.decl` directives.
+        (text, weight). declarations: `.decl` directives. undeclare: relations whose declaration is withdrawn first.
 
         Raises:
             ZedlogError: the transaction is refused; nothing changed.
         """
-        return self._one(_request(facts, rules, declarations, mode, dry_run=False))
+        return self._one(_request(facts, rules, declarations, mode, undeclare, dry_run=False))
 
     def dry_run(
         self,
@@ -140,9 +141,10 @@ class Reasoner:
         rules: Rules | None = None,
         declarations: str = "",
         mode: Mode = "zset",
+        undeclare: Sequence[str] = (),
     ) -> EpochResult:
         """What `apply` would do; nothing stays."""
-        return self._one(_request(facts, rules, declarations, mode, dry_run=True))
+        return self._one(_request(facts, rules, declarations, mode, undeclare, dry_run=True))
 
     def commit(self, transactions: Sequence[Transaction]) -> GroupResult:
         """Apply several transactions as one epoch, in order; dry runs come after it.
@@ -463,7 +465,12 @@ class Reasoner:
 
 
 def _request(
-    facts: Facts | None, rules: Rules | None, declarations: str, mode: Mode, dry_run: bool
+    facts: Facts | None,
+    rules: Rules | None,
+    declarations: str,
+    mode: Mode,
+    undeclare: Sequence[str],
+    dry_run: bool,
 ) -> Request:
     if mode not in ("zset", "set"):
         raise InvalidRequestError(f'mode must be "zset" or "set", not {mode!r}')
@@ -483,7 +490,7 @@ def _request(
     changes = tuple(
         RuleChange(text, check_weight(weight, f"the rule {text!r}")) for text, weight in rules or ()
     )
-    return Request(tuple(inputs), changes, declarations, mode, dry_run)
+    return Request(tuple(inputs), changes, declarations, mode, dry_run, tuple(undeclare))
 
 
 def _fuller(old: Schema | None, new: Schema | None) -> Schema:

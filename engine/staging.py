@@ -46,6 +46,7 @@ class Request:
     declarations: str
     mode: Mode
     dry_run: bool
+    undeclare: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, transaction: Transaction) -> Request:
@@ -54,7 +55,14 @@ class Request:
             for change in transaction.facts
             if len(change.tuples)
         )
-        return cls(facts, transaction.rules, transaction.declarations, transaction.mode, transaction.dry_run)
+        return cls(
+            facts,
+            transaction.rules,
+            transaction.declarations,
+            transaction.mode,
+            transaction.dry_run,
+            transaction.undeclare,
+        )
 
 
 class Staging:
@@ -83,7 +91,9 @@ class Staging:
 
     def _add(self, request: Request) -> None:
         held = self._held()
-        program = self.program.changed(request.rules, request.declarations, request.mode, held)
+        program = self.program.changed(
+            request.rules, request.declarations, request.mode, held, request.undeclare
+        )
         staged: list[tuple[str, Codes, npt.NDArray[np.int64]]] = []
         open_types = False
         for change in request.facts:

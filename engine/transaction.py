@@ -42,7 +42,8 @@ class RuleChange:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One atomic change. `declarations` is program text that holds `.decl` directives only.
+    """One atomic change. `declarations` is program text that holds `.decl` directives only; `undeclare` names relations
+    whose declaration is withdrawn, before the others are added.
 
     `mode="set"`: adding what is there, and retracting what is not, is a no-op; weights stay 0 or 1.
     `dry_run`: evaluate, report, and drop; nothing stays.
@@ -54,6 +55,7 @@ class Transaction:
     mode: Mode = "zset"
     dry_run: bool = False
     return_delta: bool = False
+    undeclare: tuple[str, ...] = ()
 
     @classmethod
     def parse(
@@ -64,6 +66,7 @@ class Transaction:
         mode: str = "zset",
         dry_run: bool = False,
         return_delta: bool = False,
+        undeclare: Sequence[str] = (),
     ) -> Transaction:
         """Check shapes and values of decoded JSON (the request body of `POST /v1/transactions`).
 
@@ -81,6 +84,7 @@ class Transaction:
             mode="set" if mode == "set" else "zset",
             dry_run=dry_run,
             return_delta=return_delta,
+            undeclare=_names(undeclare),
         )
 
     def encode(self) -> bytes:
@@ -95,6 +99,7 @@ class Transaction:
                 "mode": self.mode,
                 "dry_run": self.dry_run,
                 "return_delta": self.return_delta,
+                "undeclare": self.undeclare,
             }
         )
 
@@ -120,6 +125,12 @@ def check_weight(weight: object, where: str) -> int:
     if not -MAX_WEIGHT <= weight <= MAX_WEIGHT:
         raise InvalidWeightError(f"{where}: the weight {weight} does not fit into 64 bits")
     return weight
+
+
+def _names(entries: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(entries, str) or not all(isinstance(name, str) and name for name in entries):
+        raise InvalidRequestError(f"undeclare must be a list of names of relations, not {entries!r}")
+    return tuple(dict.fromkeys(entries))
 
 
 def _check_object(entry: object, where: str) -> None:

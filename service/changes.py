@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from engine.errors import InvalidRequestError, Span, UnsupportedFeatureError, ZedlogError
+from engine.language.canonical import format_declaration
 from engine.language.check import check_rule
 from engine.language.parser import parse_declarations, parse_program, parse_rules
-from engine.language.syntax import Constant, Declaration, Program
+from engine.language.syntax import Constant, Program
 from engine.transaction import Transaction, check_weight
 from service.problems import did_you_mean, near
 
@@ -62,7 +63,7 @@ def _listed(names: Sequence[str]) -> str:
 FACT_FIELDS: Final = ("relation", "tuples", "weight")
 RULE_FIELDS: Final = ("rule", "weight")
 PROGRAM_FIELDS: Final = ("program", "weight")
-TRANSACTION_FIELDS: Final = ("facts", "rules", "declarations", "mode")
+TRANSACTION_FIELDS: Final = ("facts", "rules", "declarations", "mode", "undeclare")
 
 
 def transaction_from_json(decoded: Any, *, dry_run: bool, return_delta: bool) -> Transaction:
@@ -79,7 +80,13 @@ def transaction_from_json(decoded: Any, *, dry_run: bool, return_delta: bool) ->
     if not isinstance(mode, str):
         raise InvalidRequestError(f'mode must be "zset" or "set", not {mode!r}')
     transaction = Transaction.parse(
-        facts, rules, _declarations(body.get("declarations", "")), mode, dry_run, return_delta
+        facts,
+        rules,
+        _declarations(body.get("declarations", "")),
+        mode,
+        dry_run,
+        return_delta,
+        _list(body.get("undeclare", []), "undeclare"),
     )
     return check_program(transaction)
 
@@ -116,7 +123,8 @@ def rules_from_json(decoded: Any, *, mode: str, dry_run: bool, return_delta: boo
 def program_transaction(
     text: str, weight: int, *, mode: str, dry_run: bool, return_delta: bool, where: str = "the body"
 ) -> Transaction:
-    """A whole program as a transaction: its declarations, and its facts and rules with `weight`.
+    """A whole program as a transaction: its facts and rules with `weight`, and its declarations; these are added, or
+    withdrawn if the weight is negative.
 
     Raises:
         ProgramError: the text is no program, or a rule in it is unsafe.
@@ -132,10 +140,11 @@ def program_transaction(
     return Transaction.parse(
         [{"relation": relation, "tuples": rows, "weight": weight} for relation, rows in tuples.items()],
         [{"rule": clause, "weight": weight} for clause in clauses],
-        "\n".join(_declaration_text(declaration) for declaration in program.declarations),
+        "\n".join(map(format_declaration, program.declarations)) if weight > 0 else "",
         mode,
         dry_run,
         return_delta,
+        [declaration.relation for declaration in program.declarations] if weight < 0 else [],
     )
 
 
@@ -162,11 +171,10 @@ def _source(text: str, span: Span) -> str:
     return "\n".join(lines)
 
 
-def _declaration_text(declaration: Declaration) -> str:
-    """Names and types, spelt out: an alias is not known outside of its program, and the qualifiers only say
-    how Souffle is to store or to write the relation."""
-    columns = ", ".join(f"{c.name}: {c.type.value}" for c in declaration.columns if c.type)
-    return f".decl {declaration.relation}({columns})"
+def _list(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise InvalidRequestError(f"{where} must be a list, not {value!r}")
+    return value
 
 
 def _declarations(value: Any) -> str:

@@ -54,6 +54,13 @@ class TransactionBody(Strict):
     declarations: Annotated[
         StrictStr | list[StrictStr], Field(examples=[".decl edge(x: symbol, y: symbol)"])
     ] = ""
+    undeclare: Annotated[
+        list[StrictStr],
+        Field(
+            description="Relations whose declaration is withdrawn, before `declarations` are added.",
+            examples=[["edge"]],
+        ),
+    ] = []
     mode: Annotated[
         Literal["zset", "set"],
         Field(description="`set`: adding what is there, and retracting what is not, is a no-op."),

@@ -101,6 +101,7 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.UnknownRuleError: 404,
     errors.UnknownTransactionError: 404,
     errors.EpochNotRetainedError: 404,
+    errors.NotDeclaredError: 409,
     errors.NegativeWeightError: 409,
     errors.WeightOverflowError: 409,
     errors.ConstraintViolationError: 409,

@@ -12,6 +12,7 @@ from engine import Reasoner
 from engine import errors as e
 from engine.language.parser import parse_declarations
 from engine.transaction import Transaction
+from tests.oracle.subject import everything
 
 DECLARATION = ".decl homeless(x: symbol) constraint"
 RULE = "homeless(x) :- employee(x), !works_in(x, _)."
@@ -220,3 +221,32 @@ def test_the_text_of_a_constraint() -> None:
     assert (declaration.relation, declaration.is_constraint) == ("constraint", False)
     with pytest.raises(e.UnsupportedFeatureError, match=r"write \.decl r\(\.\.\.\) constraint"):
         parse_declarations(".constraint homeless")
+
+
+def test_a_declaration_can_be_withdrawn_and_another_one_put_in_its_place(company: Reasoner) -> None:
+    before = everything(company)
+    with pytest.raises(e.NotDeclaredError):
+        company.apply(undeclare=["homeless", "employee"])
+    assert everything(company) == before
+    company.dry_run(undeclare=["homeless"], facts={"employee": [(("bob",), 1)]})
+    assert everything(company) == before
+    # In one transaction with what the constraint would refuse.
+    company.apply(undeclare=["homeless"], facts={"employee": [(("bob",), 1)]})
+    assert company.facts("homeless") == [("bob",)]
+    assert company.export().declarations == ""
+    with pytest.raises(e.ConstraintViolationError):
+        company.apply(declarations=DECLARATION)
+    company.apply(declarations=DECLARATION, facts={"employee": [(("bob",), -1)]})
+    company.apply(undeclare=["homeless"], declarations=".decl homeless(who: symbol)")
+    assert company.relations()["homeless"].columns[0].name == "who"
+    # What is not declared is no fault for a change that only wants it not to be.
+    company.apply(undeclare=["employee"], mode="set")
+
+
+def test_the_type_that_only_a_declaration_gave_is_open_again() -> None:
+    reasoner = Reasoner()
+    reasoner.apply(declarations=".decl n(x: number)")
+    with pytest.raises(e.TypeMismatchError):
+        reasoner.apply(facts={"n": [(("a",), 1)]})
+    reasoner.apply(undeclare=["n"], facts={"n": [(("a",), 1)]}, rules=[("m(x) :- n(x).", 1)])
+    assert reasoner.facts("m") == [("a",)]

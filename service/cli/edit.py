@@ -55,12 +55,14 @@ def remove_rules(
     delta: Delta = False,
     url: options.Url = options.URL,
 ) -> None:
-    """Remove rules, by their text (names of variables do not matter) or by the id that 'rules list' shows.
+    """Remove rules, by their text (names of variables do not matter) or by the id that 'rules list' shows; .decl lines
+    in the text are withdrawn.
 
     Examples:
 
     - `zedlog rules remove 'tc(a, b) :- edge(a, b).'`
     - `zedlog rules remove r5f0c1d2e3a4b`
+    - `zedlog rules remove '.decl homeless(x: symbol) constraint'`
     """
     texts = _texts(text, file)
     with ServiceClient(url) as client:

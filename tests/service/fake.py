@@ -19,12 +19,13 @@ from engine.errors import (
     EpochNotRetainedError,
     IdempotencyConflictError,
     NegativeWeightError,
+    NotDeclaredError,
     StorageUnavailableError,
     TypeMismatchError,
     UnknownRelationError,
     ZedlogError,
 )
-from engine.language.canonical import canonical_text, rule_id
+from engine.language.canonical import canonical_text, format_declaration, rule_id
 from engine.language.check import infer_schemas
 from engine.language.parser import parse_declarations, parse_rules
 from engine.language.schema import Column, ColumnType, Schema
@@ -137,7 +138,11 @@ def apply(state: State, tx: Transaction) -> State:
             rules.pop(key, None)
             if weight:
                 rules[key] = RuleInfo(key, old.text if old else change.rule, canonical_text(rule), weight)
-    declarations = f"{state.declarations}\n{tx.declarations}".strip()
+    declared = parse_declarations(state.declarations)
+    if tx.mode == "zset" and not set(tx.undeclare) <= {d.relation for d in declared}:
+        raise NotDeclaredError("a relation is not declared")
+    kept = [format_declaration(d) for d in declared if d.relation not in tx.undeclare]
+    declarations = "\n".join([*kept, tx.declarations]).strip()
     parsed = [rule for info in rules.values() for rule in parse_rules(info.text) if rule_id(rule) == info.id]
     held = {r: s for r, s in stored.items() if facts.get(r)}
     schemas = infer_schemas(parse_declarations(declarations), held, parsed, stored)

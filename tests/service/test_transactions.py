@@ -215,6 +215,17 @@ class TestRules:
         assert http.post("/v1/rules", {"program": program, "weight": -1}).status_code == 200
         assert not any(database.states[-1].facts.values())
         assert database.states[-1].rules == {}
+        assert database.states[-1].declarations == ""
+
+    def test_a_program_keeps_what_its_declarations_say(self, http: Http, database: FakeClient) -> None:
+        program = ".type Name <: symbol .decl homeless(x: Name) constraint"
+        assert http.post("/v1/rules", {"program": program}).status_code == 200
+        assert database.states[-1].declarations == ".decl homeless(x: symbol) constraint"
+        assert http.post("/v1/transactions", {"undeclare": ["homeless"]}).status_code == 200
+        assert database.states[-1].declarations == ""
+        problem(http.post("/v1/transactions", {"undeclare": ["homeless"]}), 409, "not_declared")
+        for wrong in ("homeless", [1], [""]):
+            problem(http.post("/v1/transactions", {"undeclare": wrong}), 400, "invalid_request")
 
     def test_a_program_as_plain_text(self, http: Http, database: FakeClient) -> None:
         text = 'edge("ä", "b").\n' + BASE
