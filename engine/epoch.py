@@ -13,7 +13,7 @@ from engine.language.schema import Schema
 from engine.transaction import Tuple
 
 if TYPE_CHECKING:
-    from engine.reasoner import Reasoner
+    from engine.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class EpochResult:
     epoch: int
     dry_run: bool
     record: EpochRecord
-    _reasoner: Reasoner = field(repr=False)
+    _reasoner: Writer = field(repr=False)
     _changes: dict[str, list[tuple[Tuple, int]]] | None = field(default=None, repr=False)
 
     @property

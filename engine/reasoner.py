@@ -12,7 +12,6 @@ whole or not at all; after a refusal or a dry run the state is as before. Not fo
 from __future__ import annotations
 
 import difflib
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,25 +19,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from engine.constraints import check_constraints, may_interact
-from engine.epoch import EpochRecord, EpochResult, RuleInfo
+from engine.epoch import EpochResult, RuleInfo
 from engine.errors import (
     InvalidRequestError,
     TypeMismatchError,
     UnknownColumnError,
     UnknownRelationError,
-    UnsupportedFeatureError,
-    ZedlogError,
 )
 from engine.language.schema import Schema
-from engine.placement import Budget, Codes, Executed, Placement
+from engine.placement import Budget, Codes
 from engine.placements import make_placement
 from engine.program import Program
 from engine.query import Answer, answer
-from engine.staging import FactInput, Request, Staging, check_array
+from engine.staging import FactInput, Request, check_array
 from engine.symbols import SymbolTable
-from engine.transaction import Mode, RuleChange, Transaction, Tuple, Value, check_weight
+from engine.transaction import Mode, RuleChange, Tuple, Value, check_weight
 from engine.values import Encoder, decode, encode_value, type_of
+from engine.writer import GroupResult, Writer
 
 if TYPE_CHECKING:
     from engine.spark.session import SparkOptions, SparkSource
@@ -46,15 +43,9 @@ if TYPE_CHECKING:
 Facts: TypeAlias = Mapping[str, "Sequence[tuple[Sequence[Value], int]] | npt.NDArray[np.int64]"]
 Rules: TypeAlias = Sequence[tuple[str, int]]
 
+__all__ = ["DOMAINS", "Exported", "Facts", "GroupResult", "Reasoner", "Rules"]
+
 DOMAINS = ("all", "asserted", "derived")
-
-
-@dataclass(frozen=True, slots=True)
-class GroupResult:
-    """What `commit` did. `record` is None when no transaction was applied; outcomes are in the order of the input."""
-
-    record: EpochRecord | None
-    outcomes: list[EpochResult | ZedlogError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +60,7 @@ class Exported:
     epoch: int
 
 
-class Reasoner:
+class Reasoner(Writer):
     """See the module.
 
     placement: `auto`, `resident` or `spark`. budget: what one epoch may take (`Budget`), by default no limit.
@@ -84,12 +75,8 @@ class Reasoner:
         threads: int | None = None,
         spark: SparkOptions | SparkSource | None = None,
     ) -> None:
+        super().__init__(make_placement(placement, threads, spark), budget or Budget())
         self._threads = threads
-        self._placement: Placement = make_placement(placement, threads, spark)
-        self._budget = budget or Budget()
-        self._symbols = SymbolTable()
-        self._program = Program()
-        self._epoch = 0
 
     def close(self) -> None:
         """Give back what the placement holds outside of this process; the reasoner must not be used any more."""
@@ -111,11 +98,6 @@ class Reasoner:
         self._placement = other
 
     # ---- changing
-
-    @property
-    def epoch(self) -> int:
-        """The number of the last committed epoch; 0 before the first."""
-        return self._epoch
 
     def apply(
         self,
@@ -145,165 +127,6 @@ class Reasoner:
     ) -> EpochResult:
         """What `apply` would do; nothing stays."""
         return self._one(_request(facts, rules, declarations, mode, undeclare, dry_run=True))
-
-    def commit(self, transactions: Sequence[Transaction]) -> GroupResult:
-        """Apply several transactions as one epoch, in order; dry runs come after it.
-
-        Each is checked against the weights that the ones before it leave; a refused one changes nothing. When the
-        evaluation is refused, or more than one has to do with a constraint, the transactions are tried one after the
-        other, and those that fail are left out.
-        """
-        requests = [Request.of(transaction) for transaction in transactions]
-        outcomes: list[EpochResult | ZedlogError | None] = [None] * len(requests)
-        real = [i for i, request in enumerate(requests) if not request.dry_run]
-        record = None
-        if real:
-            results, record = self._group([requests[i] for i in real])
-            for i, outcome in zip(real, results, strict=True):
-                outcomes[i] = outcome
-        for i, request in enumerate(requests):
-            if request.dry_run:
-                try:
-                    outcomes[i] = self._one(request)
-                except ZedlogError as error:
-                    outcomes[i] = error
-        return GroupResult(record, [outcome for outcome in outcomes if outcome is not None])
-
-    def _one(self, request: Request) -> EpochResult:
-        start = time.perf_counter()
-        mark = len(self._symbols)
-        try:
-            staging = Staging(self._program, self._placement, self._symbols)
-            staging.add(request)
-            program, executed = self._execute(staging)
-            record = self._record(program, executed, mark, start)
-            result = EpochResult(record.epoch, request.dry_run, record, self)
-            if request.dry_run:
-                # Decode while the symbols are there.
-                _ = result.changes
-                self._placement.rollback()
-                self._symbols.truncate(mark)
-            else:
-                self._keep(program, record)
-            return result
-        except ZedlogError:
-            self._symbols.truncate(mark)
-            raise
-
-    def _group(self, requests: list[Request]) -> tuple[list[EpochResult | ZedlogError], EpochRecord | None]:
-        start = time.perf_counter()
-        mark = len(self._symbols)
-        outcomes, done, failure = self._stage(requests)
-        alone = False
-        if done is not None and len(requests) > 1:
-            staged = [r for r, refusal in zip(requests, outcomes, strict=True) if refusal is None]
-            if may_interact(self._program, done[0], staged):
-                alone = True
-                self._placement.rollback()
-        if failure is not None or alone:
-            self._symbols.truncate(mark)
-            refused = self._refusals(requests, mark)
-            _, done, failure = self._stage([r for i, r in enumerate(requests) if i not in refused])
-            # A limit of time may be passed at the second try though it was not at the first.
-            outcomes = [refused.get(i) or failure for i in range(len(requests))]
-        if done is None:
-            self._symbols.truncate(mark)
-            return [outcome for outcome in outcomes if outcome is not None], None
-        program, executed = done
-        record = self._record(program, executed, mark, start)
-        self._keep(program, record)
-        result = EpochResult(record.epoch, False, record, self)
-        return [outcome or result for outcome in outcomes], record
-
-    def _refusals(self, requests: list[Request], mark: int) -> dict[int, ZedlogError]:
-        """The requests that cannot be applied, each tried together with those before it that can."""
-        refused: dict[int, ZedlogError] = {}
-        staging = Staging(self._program, self._placement, self._symbols)
-        for i, request in enumerate(requests):
-            try:
-                staging.add(request)
-            except ZedlogError as error:
-                refused[i] = error
-                continue
-            staged = len(self._symbols)
-            try:
-                self._execute(staging)
-                self._placement.rollback()
-                self._symbols.truncate(staged)
-            except ZedlogError as error:
-                refused[i] = error
-                # What is staged cannot be taken out again.
-                self._symbols.truncate(mark)
-                staging = Staging(self._program, self._placement, self._symbols)
-                for earlier in (r for j, r in enumerate(requests[:i]) if j not in refused):
-                    staging.add(earlier)
-        self._symbols.truncate(mark)
-        return refused
-
-    def _stage(
-        self, requests: list[Request]
-    ) -> tuple[list[ZedlogError | None], tuple[Program, Executed] | None, ZedlogError | None]:
-        """Stage and execute: (what was refused, what was executed, why the evaluation failed)."""
-        staging = Staging(self._program, self._placement, self._symbols)
-        outcomes: list[ZedlogError | None] = []
-        for request in requests:
-            try:
-                staging.add(request)
-                outcomes.append(None)
-            except ZedlogError as error:
-                outcomes.append(error)
-        if all(outcome is not None for outcome in outcomes):
-            return outcomes, None, None
-        try:
-            return outcomes, self._execute(staging), None
-        except ZedlogError as error:
-            return outcomes, None, error
-
-    def _execute(self, staging: Staging) -> tuple[Program, Executed]:
-        program = staging.program.compiled(self._placement.relations())
-        facts = staging.fact_deltas()
-        for stratum in program.circuit.strata:
-            for fold in stratum.folds:
-                if fold.target in facts or self._placement.count(fold.target, "asserted"):
-                    raise UnsupportedFeatureError(
-                        f"{fold.target} is aggregated by its rules ({fold.function}), so it cannot hold facts too; "
-                        "assert them in a relation of their own and add a rule for it",
-                        relation=fold.target,
-                    )
-        executed = self._placement.execute(program.circuit, facts, Encoder(self._symbols), self._budget)
-        try:
-            check_constraints(self._program, program, executed, self._placement, self._symbols)
-        except BaseException:
-            self._placement.rollback()
-            raise
-        return program, executed
-
-    def _record(self, program: Program, executed: Executed, mark: int, start: float) -> EpochRecord:
-        """The record of the executed epoch. Relations that nothing mentions and that hold nothing leave the schemas."""
-        gone = [r for r in program.schemas if not program.mentions(r) and not self._placement.count(r, "all")]
-        before = self._program.schemas
-        changed = {r: _fuller(before.get(r), program.schemas.get(r)) for r in executed.relations}
-        rebuilt = ", ".join("{" + ", ".join(members) + "}" for members in executed.rebuilt)
-        return EpochRecord(
-            epoch=self._epoch + 1,
-            relations=executed.relations,
-            rules=program.rule_infos,
-            schemas=program.without(gone).schemas,
-            changed_schemas=changed,
-            declarations=program.declaration_text,
-            first_symbol=mark,
-            symbols=self._symbols.since(mark),
-            strategy="update",
-            placement=self._placement.name,
-            derivations=executed.derivations,
-            reason=f"maintained; built anew, for its members changed: {rebuilt}" if rebuilt else "maintained",
-            elapsed_ms=(time.perf_counter() - start) * 1000,
-        )
-
-    def _keep(self, program: Program, record: EpochRecord) -> None:
-        self._placement.commit()
-        self._program = program.without(set(program.schemas) - set(record.schemas))
-        self._epoch = record.epoch
 
     # ---- reading
 
@@ -379,17 +202,6 @@ class Reasoner:
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise UnknownRelationError(f"there is no relation {relation}{hint}", relation=relation, near=near)
         return schema
-
-    def decode_changes(self, record: EpochRecord) -> dict[str, list[tuple[Tuple, int]]]:
-        """The tuples that an epoch inserted (+1) and deleted (-1), by relation."""
-        changes = {}
-        for relation, change in record.relations.items():
-            moved = np.flatnonzero(change.present)
-            if len(moved):
-                types = [column.type for column in record.changed_schemas[relation].columns]
-                tuples = decode(change.codes[moved], types, self._symbols)
-                changes[relation] = list(zip(tuples, change.present[moved].tolist(), strict=True))
-        return changes
 
     def memory(self) -> int:
         """Bytes that the placement's arrays hold."""
@@ -491,14 +303,6 @@ def _request(
         RuleChange(text, check_weight(weight, f"the rule {text!r}")) for text, weight in rules or ()
     )
     return Request(tuple(inputs), changes, declarations, mode, dry_run, tuple(undeclare))
-
-
-def _fuller(old: Schema | None, new: Schema | None) -> Schema:
-    """The one of two schemas of a relation that knows the types: a relation may lose its last mention."""
-    if old is not None and (new is None or any(c.type is None for c in new.columns)):
-        return old
-    assert new is not None, "a changed relation is in the program before or after"
-    return new
 
 
 def _domain(domain: str) -> str:

@@ -17,16 +17,16 @@ import numpy as np
 
 from engine.circuit.circuit import EMPTY, Circuit, Stratum, is_internal
 from engine.circuit.normal import UNIT, Fold
-from engine.epoch import RelationChange
 from engine.errors import BudgetExceededError
-from engine.language.schema import ColumnType
 from engine.placement import Budget, Codes, Encode, Executed, FactDelta, PlacementState
 from engine.resident.bound import BoundPlan, bind_rule
+from engine.resident.changes import net_change, undo, visible_change
+from engine.resident.checks import check_relation
 from engine.resident.layout import NONE
 from engine.resident.meter import Meter
 from engine.resident.relation import ONE, Relation, state_of
 from engine.resident.steps import Batch, Runner
-from engine.resident.stratum import GROUND, Changes, StratumRun
+from engine.resident.stratum import Changes, StratumRun
 from engine.resident.transfer import fill, to_table
 from engine.resident.undefined import Undefined
 
@@ -77,7 +77,9 @@ class ResidentPlacement:
             changes = {}
             for name in epoch.journal:
                 if not is_internal(name):
-                    change = self._change(epoch, name)
+                    change = visible_change(
+                        self._relations[name], epoch.journal[name], epoch.replaced.get(name)
+                    )
                     if len(change.present):
                         changes[name] = change
             return Executed(changes, self._meter.derivations, tuple(epoch.rebuilt))
@@ -182,7 +184,7 @@ class ResidentPlacement:
         read = epoch.circuit.read_above | self._circuit.read_above
         for name in stratum.relations:
             if name in read:
-                delta = self._delta(epoch, name)
+                delta = net_change(self._relations[name], epoch.journal[name], epoch.replaced.get(name))
                 if len(delta):
                     deltas[name] = delta
 
@@ -196,61 +198,6 @@ class ResidentPlacement:
                 fresh = self._relations[name] = self._new(epoch.circuit, name)
                 for columns in old.indexes:
                     fresh.add_index(columns)
-
-    def _delta(self, epoch: _Epoch, name: str) -> Batch:
-        """The net change of one relation's presence, as a batch at height 0 for the strata above."""
-        relation, changes = self._relations[name], epoch.journal[name]
-        if name in epoch.replaced:
-            codes, weights = _difference(epoch.replaced[name], relation)
-            return Batch(codes, GROUND, weights)
-        if changes.fresh and not relation.negative:
-            return Batch(relation.codes(relation.list_entries()[0]), GROUND, ONE)
-        if not changes.entries:
-            return Batch(np.empty((0, relation.arity), np.int64), GROUND, ONE)
-        if len(changes.entries) == 1:
-            rows, weights, _ = changes.entries[0]
-            return Batch(relation.codes(rows), GROUND, weights)
-        rows, place = np.unique(np.concatenate([rows for rows, _, _ in changes.entries]), return_inverse=True)
-        net = np.zeros(len(rows), np.int64)
-        np.add.at(net, place, np.concatenate([weights for _, weights, _ in changes.entries]))
-        left = np.flatnonzero(net)
-        return Batch(relation.codes(rows[left]), GROUND, net[left])
-
-    def _change(self, epoch: _Epoch, name: str) -> RelationChange:
-        """What the epoch changed of a relation that a reader can see."""
-        relation, changes = self._relations[name], epoch.journal[name]
-        if name in epoch.replaced:
-            return _visible_difference(epoch.replaced[name], relation)
-        if changes.fresh:
-            rows = relation.all_rows()
-            asserted, derived, present = relation.describe(rows)
-            was_asserted = was_derived = was_present = np.zeros(len(rows), np.int64)
-        else:
-            # In a fold in place, a tuple may become the extreme though its own supports are as they were.
-            parts = [rows for rows, _, _ in changes.pushes] + [rows for rows, _, _ in changes.entries]
-            rows = np.unique(np.concatenate([np.empty(0, np.int32), *parts]))
-            asserted, derived, present = relation.describe(rows)
-            was_asserted, was_derived, was_present = asserted.copy(), derived.copy(), present.copy()
-            for pushed, heights, weights in changes.pushes:
-                at = np.searchsorted(rows, pushed)
-                ground = np.broadcast_to(heights == 0, len(at))
-                weights = np.broadcast_to(weights, len(at))
-                np.subtract.at(was_asserted, at[ground], weights[ground])
-                np.subtract.at(was_derived, at[~ground], weights[~ground])
-            for changed, weights, _ in changes.entries:
-                np.subtract.at(was_present, np.searchsorted(rows, changed), weights)
-            if relation.fold is not None:
-                was_derived = was_present
-        seen = (asserted != was_asserted) | ((derived > 0) != (was_derived > 0)) | (present != was_present)
-        rows = rows[seen]
-        return RelationChange(
-            relation.codes(rows),
-            asserted[seen],
-            derived[seen] > 0,
-            (present - was_present)[seen].astype(np.int8),
-            was_asserted[seen] > 0,
-            was_derived[seen] > 0,
-        )
 
     def commit(self) -> None:
         epoch = self._epoch
@@ -292,7 +239,7 @@ class ResidentPlacement:
                 relation.indexes.pop(columns, None)
         for name, changes in epoch.journal.items():
             if name not in epoch.created and name not in epoch.replaced:
-                _undo(self._relations[name], changes)
+                undo(self._relations[name], changes)
         for id_, bound in epoch.old_rules.items():
             if bound is None:
                 del self._bound[id_]
@@ -373,107 +320,3 @@ def _in_domain(
 ) -> tuple[Any, Codes]:
     asserted, derived, present = relation.describe(rows)
     return {"all": present > 0, "asserted": asserted > 0, "derived": derived > 0}[domain], asserted
-
-
-def _difference(old: Relation, new: Relation) -> tuple[Codes, Codes]:
-    """The tuples present in one of the two: codes, and +1 (new) or -1 (old)."""
-    change = _visible_difference(old, new)
-    moved = np.flatnonzero(change.present)
-    return change.codes[moved], change.present[moved].astype(np.int64)
-
-
-def _visible_difference(old: Relation, new: Relation) -> RelationChange:
-    if old.arity != new.arity:
-        old = Relation(new.name, new.arity)
-    rows = new.all_rows()
-    asserted, derived, present = new.describe(rows)
-    codes = new.codes(rows)
-    before = old.rows_of(codes)
-    was = [np.zeros(len(rows), np.int64) for _ in range(3)]
-    known = np.flatnonzero(before != NONE)
-    for column, values in zip(was, old.describe(before[known]), strict=True):
-        column[known] = values
-    seen = (asserted != was[0]) | ((derived > 0) != (was[1] > 0)) | (present != was[2])
-    gone_codes = old.codes(old.all_rows())
-    gone_codes = gone_codes[new.rows_of(gone_codes) == NONE]
-    gone_asserted, gone_derived, gone_present = old.describe(old.rows_of(gone_codes))
-    nothing = np.zeros(len(gone_codes), np.int64)
-    return RelationChange(
-        np.concatenate((codes[seen], gone_codes)),
-        np.concatenate((asserted[seen], nothing)),
-        np.concatenate((derived[seen] > 0, nothing > 0)),
-        np.concatenate(((present - was[2])[seen], -gone_present)).astype(np.int8),
-        np.concatenate((was[0][seen], gone_asserted)) > 0,
-        np.concatenate((was[1][seen], gone_derived)) > 0,
-    )
-
-
-def _undo(relation: Relation, changes: Changes) -> None:
-    """Take back what an epoch did, by doing the opposite: entries first, then supports, then rows."""
-    if changes.fresh:
-        relation.clear()
-        return
-    for rows, weights, height in reversed(changes.entries):
-        # An entry at the height may be there (to be removed or turned round): the kernel looks.
-        relation.change_entries(rows, -weights, height, len(rows))
-    for rows, heights, weights in changes.pushes:
-        relation.push(relation.codes(rows), heights, -weights)
-    for rows, _, _ in changes.pushes:
-        relation.free(np.unique(rows))
-
-
-def check_relation(relation: Relation) -> None:
-    """Raise AssertionError unless table, supports, entries and indexes of a relation agree."""
-    rows = relation.all_rows()
-    codes = relation.codes(rows)
-    assert len(rows) == relation.live
-    assert (relation.rows_of(codes) == rows).all(), "a row is not found under its own tuple"
-    _, _, present = relation.describe(rows)
-    assert ((present == 0) | (present == 1)).all(), "entries sum to 0 or 1"
-    state = state_of(relation)
-    if relation.fold is not None:
-        _check_groups(relation, relation.fold, state)
-    plain = {} if relation.fold is not None else state["supports"]
-    for tuple_, supports in plain.items():
-        entries = state["entries"].get(tuple_, {})
-        total = last = 0
-        for height in sorted({*supports, *entries}):
-            total += supports.get(height, 0)
-            now = int(total > 0)
-            assert entries.get(height, 0) == now - last, (relation.name, tuple_, supports, entries)
-            last = now
-    assert state["entries"].keys() <= state["supports"].keys(), "an entry without support"
-    expected = {t: sorted(h * 2 + (w < 0) for h, w in e.items()) for t, e in state["entries"].items()}
-    for columns, keys in state["indexes"].items():
-        found: dict[tuple[int, ...], list[int]] = {}
-        rest_columns = [c for c in range(relation.arity) if c not in columns]
-        for key, postings in keys.items():
-            for rest, hw in postings:
-                values = dict(zip((*columns, *rest_columns), (*key, *rest), strict=True))
-                found.setdefault(tuple(values[c] for c in range(relation.arity)), []).append(hw)
-        assert {t: sorted(h) for t, h in found.items()} == expected, f"index {columns} of {relation.name}"
-
-
-def _check_groups(relation: Relation, fold: Fold, state: Mapping[str, Any]) -> None:
-    """At every height the one entry of a group is its extreme over what is present at that height."""
-    groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-    for tuple_ in state["supports"]:
-        groups.setdefault(tuple(tuple_[c] for c in fold.group), []).append(tuple_)
-    best = max if fold.function == "max" else min
-
-    def value(tuple_: tuple[int, ...]) -> float:
-        code = tuple_[fold.place]
-        return float(np.int64(code).view(np.float64)) if fold.type is ColumnType.FLOAT else code
-
-    for members in groups.values():
-        heights = {h for t in members for part in ("supports", "entries") for h in state[part].get(t, {})}
-        for height in heights:
-            present = [
-                t for t in members if sum(c for h, c in state["supports"][t].items() if h <= height) > 0
-            ]
-            shown = [
-                t
-                for t in members
-                if sum(w for h, w in state["entries"].get(t, {}).items() if h <= height) > 0
-            ]
-            assert shown == ([best(present, key=value)] if present else []), (relation.name, members, height)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.resident.placement import check_relation
+from engine.resident.checks import check_relation
 from engine.resident.relation import PushOverflow, Relation, state_of
 
 CHANGE = st.tuples(

@@ -1,0 +1,119 @@
+"""What an epoch changed of one relation, out of its journal: for the strata above, for readers, and for taking it back.
+
+In: the relation as it is now, its journal, and, where it was built anew, the relation that it replaced. Out: net
+changes of presence, or of all that a reader can see. Always: a relation with a journal costs in proportion to the
+journal, one that was built anew a look-up for each tuple of either.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.epoch import RelationChange
+from engine.placement import Codes
+from engine.resident.layout import NONE
+from engine.resident.relation import ONE, Relation
+from engine.resident.steps import Batch
+from engine.resident.stratum import GROUND, Changes
+
+
+def net_change(relation: Relation, changes: Changes, replaced: Relation | None) -> Batch:
+    """The net change of one relation's presence, as a batch at height 0 for the strata above."""
+    if replaced is not None:
+        codes, weights = _difference(replaced, relation)
+        return Batch(codes, GROUND, weights)
+    if changes.fresh and not relation.negative:
+        return Batch(relation.codes(relation.list_entries()[0]), GROUND, ONE)
+    if not changes.entries:
+        return Batch(np.empty((0, relation.arity), np.int64), GROUND, ONE)
+    if len(changes.entries) == 1:
+        rows, weights, _ = changes.entries[0]
+        return Batch(relation.codes(rows), GROUND, weights)
+    rows, place = np.unique(np.concatenate([rows for rows, _, _ in changes.entries]), return_inverse=True)
+    net = np.zeros(len(rows), np.int64)
+    np.add.at(net, place, np.concatenate([weights for _, weights, _ in changes.entries]))
+    left = np.flatnonzero(net)
+    return Batch(relation.codes(rows[left]), GROUND, net[left])
+
+
+def visible_change(relation: Relation, changes: Changes, replaced: Relation | None) -> RelationChange:
+    """What the epoch changed of a relation that a reader can see."""
+    if replaced is not None:
+        return _visible_difference(replaced, relation)
+    if changes.fresh:
+        rows = relation.all_rows()
+        asserted, derived, present = relation.describe(rows)
+        was_asserted = was_derived = was_present = np.zeros(len(rows), np.int64)
+    else:
+        # In a fold in place, a tuple may become the extreme though its own supports are as they were.
+        parts = [rows for rows, _, _ in changes.pushes] + [rows for rows, _, _ in changes.entries]
+        rows = np.unique(np.concatenate([np.empty(0, np.int32), *parts]))
+        asserted, derived, present = relation.describe(rows)
+        was_asserted, was_derived, was_present = asserted.copy(), derived.copy(), present.copy()
+        for pushed, heights, weights in changes.pushes:
+            at = np.searchsorted(rows, pushed)
+            ground = np.broadcast_to(heights == 0, len(at))
+            weights = np.broadcast_to(weights, len(at))
+            np.subtract.at(was_asserted, at[ground], weights[ground])
+            np.subtract.at(was_derived, at[~ground], weights[~ground])
+        for changed, weights, _ in changes.entries:
+            np.subtract.at(was_present, np.searchsorted(rows, changed), weights)
+        if relation.fold is not None:
+            was_derived = was_present
+    seen = (asserted != was_asserted) | ((derived > 0) != (was_derived > 0)) | (present != was_present)
+    rows = rows[seen]
+    return RelationChange(
+        relation.codes(rows),
+        asserted[seen],
+        derived[seen] > 0,
+        (present - was_present)[seen].astype(np.int8),
+        was_asserted[seen] > 0,
+        was_derived[seen] > 0,
+    )
+
+
+def _difference(old: Relation, new: Relation) -> tuple[Codes, Codes]:
+    """The tuples present in one of the two: codes, and +1 (new) or -1 (old)."""
+    change = _visible_difference(old, new)
+    moved = np.flatnonzero(change.present)
+    return change.codes[moved], change.present[moved].astype(np.int64)
+
+
+def _visible_difference(old: Relation, new: Relation) -> RelationChange:
+    if old.arity != new.arity:
+        old = Relation(new.name, new.arity)
+    rows = new.all_rows()
+    asserted, derived, present = new.describe(rows)
+    codes = new.codes(rows)
+    before = old.rows_of(codes)
+    was = [np.zeros(len(rows), np.int64) for _ in range(3)]
+    known = np.flatnonzero(before != NONE)
+    for column, values in zip(was, old.describe(before[known]), strict=True):
+        column[known] = values
+    seen = (asserted != was[0]) | ((derived > 0) != (was[1] > 0)) | (present != was[2])
+    gone_codes = old.codes(old.all_rows())
+    gone_codes = gone_codes[new.rows_of(gone_codes) == NONE]
+    gone_asserted, gone_derived, gone_present = old.describe(old.rows_of(gone_codes))
+    nothing = np.zeros(len(gone_codes), np.int64)
+    return RelationChange(
+        np.concatenate((codes[seen], gone_codes)),
+        np.concatenate((asserted[seen], nothing)),
+        np.concatenate((derived[seen] > 0, nothing > 0)),
+        np.concatenate(((present - was[2])[seen], -gone_present)).astype(np.int8),
+        np.concatenate((was[0][seen], gone_asserted)) > 0,
+        np.concatenate((was[1][seen], gone_derived)) > 0,
+    )
+
+
+def undo(relation: Relation, changes: Changes) -> None:
+    """Take back what an epoch did, by doing the opposite: entries first, then supports, then rows."""
+    if changes.fresh:
+        relation.clear()
+        return
+    for rows, weights, height in reversed(changes.entries):
+        # An entry at the height may be there (to be removed or turned round): the kernel looks.
+        relation.change_entries(rows, -weights, height, len(rows))
+    for rows, heights, weights in changes.pushes:
+        relation.push(relation.codes(rows), heights, -weights)
+    for rows, _, _ in changes.pushes:
+        relation.free(np.unique(rows))
