@@ -11,12 +11,14 @@ what the log holds before the transaction, so those checks are the engine's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from engine.errors import InvalidRequestError, Span, UnsupportedFeatureError, ZedlogError
+from engine.language.canonical import format_declaration
 from engine.language.check import check_rule
 from engine.language.parser import parse_declarations, parse_program, parse_rules
-from engine.language.syntax import Constant, Declaration, Program
+from engine.language.syntax import CONSTRAINT, Constant, Declaration, Program
 from engine.transaction import Transaction, check_weight
 from service.problems import did_you_mean, near
 
@@ -163,10 +165,10 @@ def _source(text: str, span: Span) -> str:
 
 
 def _declaration_text(declaration: Declaration) -> str:
-    """Names and types, spelt out: an alias is not known outside of its program, and the qualifiers only say
-    how Souffle is to store or to write the relation."""
-    columns = ", ".join(f"{c.name}: {c.type.value}" for c in declaration.columns if c.type)
-    return f".decl {declaration.relation}({columns})"
+    """Names and types, spelt out, and what the relation means: an alias is not known outside of its program, and
+    the other qualifiers only say how Souffle is to store or to write the relation."""
+    kept = (CONSTRAINT,) if declaration.is_constraint else ()
+    return format_declaration(replace(declaration, qualifiers=kept))
 
 
 def _declarations(value: Any) -> str:
