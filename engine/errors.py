@@ -218,6 +218,15 @@ class BudgetExceededError(ZedlogError):
     code = "budget_exceeded"
 
 
+class FixpointNotReachedError(ZedlogError):
+    """A count, sum or mean in recursion still changes at its `max_height`.
+
+    `detail` has the relation, the group, its last two values, the height and the limits.
+    """
+
+    code = "fixpoint_not_reached"
+
+
 class EvaluationCancelledError(ZedlogError):
     """Whoever asked for the evaluation wants it no more; over HTTP, the client has gone."""
 

@@ -18,7 +18,7 @@ from engine.language.check import check_rule
 from engine.language.inference import atoms_of, infer_schemas
 from engine.language.parser import parse_declarations, parse_rules
 from engine.language.schema import ColumnType, Schema
-from engine.language.syntax import CONSTRAINT, Declaration, Rule
+from engine.language.syntax import CONSTRAINT, Declaration, Fixpoint, Rule, fixpoints_of
 from engine.transaction import MAX_WEIGHT, Mode, RuleChange
 
 MAX_BODY = 64
@@ -29,7 +29,7 @@ MAX_BODY = 64
 class Program:
     """Rules of weight > 0 by id, the declarations in force, and every relation's schema.
 
-    `circuit` was compiled when the columns had `types`.
+    `circuit` was compiled when the columns had `types`, and the relations `fixpoints` were declared so.
     """
 
     rules: Mapping[str, tuple[RuleInfo, Rule]] = field(default_factory=dict)
@@ -37,6 +37,7 @@ class Program:
     schemas: Mapping[str, Schema] = field(default_factory=dict)
     circuit: Circuit = EMPTY
     types: Mapping[str, tuple[ColumnType | None, ...]] = field(default_factory=dict)
+    fixpoints: Mapping[str, Fixpoint] = field(default_factory=dict)
 
     @property
     def rule_infos(self) -> tuple[RuleInfo, ...]:
@@ -105,15 +106,12 @@ class Program:
         parsed = parse_declarations(declarations) if declarations else ()
         for declaration in parsed:
             known_one = all_declarations.setdefault(declaration.relation, declaration)
-            if declaration.is_constraint and not known_one.is_constraint:
-                all_declarations[declaration.relation] = replace(
-                    known_one, qualifiers=(*known_one.qualifiers, CONSTRAINT)
-                )
+            all_declarations[declaration.relation] = _together(known_one, declaration)
         live = {id_: pair for id_, pair in kept.items() if pair[0].weight > 0}
         schemas = infer_schemas(
             [*kept_declarations, *parsed], held, [rule for _, rule in live.values()], self.schemas
         )
-        return Program(live, all_declarations, schemas, self.circuit, self.types)
+        return Program(live, all_declarations, schemas, self.circuit, self.types, self.fixpoints)
 
     def with_facts(self, held: Mapping[str, Schema]) -> Program:
         """The program when the relations `held` hold facts whose types are now known.
@@ -136,15 +134,24 @@ class Program:
         """With the circuit of its rules over its relations and those in `held`; the old one where it is the same.
 
         Raises:
-            StratificationError, UnsupportedFeatureError: the rules cannot stand together.
+            StratificationError, UnsupportedFeatureError, DeclarationError: the rules cannot stand together.
         """
         types = {name: tuple(c.type for c in schema.columns) for name, schema in self.schemas.items()}
+        fixpoints = fixpoints_of(self.declarations.values())
         same = all(self.types.get(name) == columns for name, columns in types.items())
-        if same and self.rules.keys() == self.circuit.sources:
+        if same and self.rules.keys() == self.circuit.sources and fixpoints == self.fixpoints:
             return self
         arities = {name: self.circuit.arities[name] for name in held}
-        circuit = compile_circuit([rule for _, rule in self.rules.values()], self.schemas, arities)
-        return replace(self, circuit=circuit, types=types)
+        rules = [rule for _, rule in self.rules.values()]
+        circuit = compile_circuit(rules, self.schemas, arities, fixpoints)
+        return replace(self, circuit=circuit, types=types, fixpoints=fixpoints)
+
+
+def _together(known: Declaration, later: Declaration) -> Declaration:
+    """The declaration in force after a later one: it may make the relation a constraint, and change its fixpoint."""
+    if later.is_constraint and not known.is_constraint:
+        known = replace(known, qualifiers=(*known.qualifiers, CONSTRAINT))
+    return known if later.fixpoint in (None, known.fixpoint) else replace(known, fixpoint=later.fixpoint)
 
 
 def _new_weight(old: int, change: int, mode: Mode) -> int:

@@ -11,13 +11,14 @@ what the log holds before the transaction, so those checks are the engine's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from engine.errors import InvalidRequestError, Span, UnsupportedFeatureError, ZedlogError
 from engine.language.canonical import format_declaration
 from engine.language.check import check_rule
 from engine.language.parser import parse_declarations, parse_program, parse_rules
-from engine.language.syntax import Constant, Program
+from engine.language.syntax import CONSTRAINT, Constant, Declaration, Program
 from engine.transaction import Transaction, check_weight
 from service.problems import did_you_mean, near
 
@@ -140,7 +141,7 @@ def program_transaction(
     return Transaction.parse(
         [{"relation": relation, "tuples": rows, "weight": weight} for relation, rows in tuples.items()],
         [{"rule": clause, "weight": weight} for clause in clauses],
-        "\n".join(map(format_declaration, program.declarations)) if weight > 0 else "",
+        "\n".join(map(_declaration_text, program.declarations)) if weight > 0 else "",
         mode,
         dry_run,
         return_delta,
@@ -175,6 +176,13 @@ def _list(value: Any, where: str) -> list[Any]:
     if not isinstance(value, list):
         raise InvalidRequestError(f"{where} must be a list, not {value!r}")
     return value
+
+
+def _declaration_text(declaration: Declaration) -> str:
+    """Names and types, spelt out, and what the relation means: an alias is not known outside of its program, and
+    the other qualifiers only say how Souffle is to store or to write the relation."""
+    kept = (CONSTRAINT,) if declaration.is_constraint else ()
+    return format_declaration(replace(declaration, qualifiers=kept))
 
 
 def _declarations(value: Any) -> str:

@@ -10,14 +10,16 @@ from typing import Any
 
 from engine.circuit.circuit import Circuit, compile_circuit
 from engine.circuit.describe import to_json, to_mermaid
-from engine.language.parser import parse_rules
+from engine.language.parser import parse_declarations, parse_rules
+from engine.language.syntax import fixpoints_of
 from engine.storage.snapshot import Snapshot
 
 
 def circuit_of(snapshot: Snapshot) -> Circuit:
     """The circuit of the snapshot's rules over its relations."""
     rules = [rule for info in snapshot.rules for rule in parse_rules(info.canonical)]
-    return compile_circuit(rules, snapshot.schemas)
+    declared = parse_declarations(snapshot.declarations)
+    return compile_circuit(rules, snapshot.schemas, fixpoints=fixpoints_of(declared))
 
 
 def circuit_json(snapshot: Snapshot) -> dict[str, Any]:

@@ -109,6 +109,7 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.IdempotencyConflictError: 422,
     errors.EvaluationError: 422,
     errors.BudgetExceededError: 422,
+    errors.FixpointNotReachedError: 422,
     # Nobody reads this answer; in logs and metrics it is known as nginx's "client closed request".
     errors.EvaluationCancelledError: 499,
     errors.StorageUnavailableError: 503,

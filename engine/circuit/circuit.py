@@ -3,29 +3,30 @@
 In: the checked rules of weight > 0 and the schemas of all relations. Out: strata in topological order with their
 core rules' delta plans and folds, and the demanded indexes, each once. Always: a rule stands in the stratum of its
 head; whatever a stratum reads is in it or below it, and what it negates or folds is below it, except that a fold
-with min or max may be recursive.
+may be recursive with min and max, and with count, sum and mean where its target is declared `fixpoint`.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.circuit.normal import INTERNAL, CoreRule, Demand, Fold, Normal, normalise
 from engine.circuit.plan import CompiledRule, compile_rule
 from engine.circuit.strata import components
-from engine.errors import StratificationError, UnsupportedFeatureError
-from engine.language.canonical import rule_id
-from engine.language.schema import Schema
-from engine.language.syntax import HeadAggregate, Rule
+from engine.errors import DeclarationError, StratificationError, UnsupportedFeatureError
+from engine.language.canonical import format_fixpoint, rule_id
+from engine.language.schema import ColumnType, Schema
+from engine.language.syntax import FIXPOINT, Fixpoint, HeadAggregate, Rule
 
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
     """One strongly connected component. `recursive`: some rule of it reads a relation of it.
 
-    `folds`: by target; a stratum with a fold in place is `signed`, its entries may be negative.
+    `folds`: by target; a stratum with a fold in place, or over a source of its own, is `signed`: it may have
+    entries of weight -1.
     """
 
     relations: tuple[str, ...]
@@ -34,8 +35,13 @@ class Stratum:
     folds: tuple[Fold, ...] = ()
 
     @property
+    def clocked(self) -> tuple[Fold, ...]:
+        """The folds over sources of which one is in the stratum: folded height by height."""
+        return tuple(fold for fold in self.folds if set(fold.sources) & set(self.relations))
+
+    @property
     def signed(self) -> bool:
-        return any(not fold.sources for fold in self.folds)
+        return any(not fold.sources for fold in self.folds) or bool(self.clocked)
 
     @property
     def reads(self) -> frozenset[str]:
@@ -48,7 +54,7 @@ class Stratum:
     @property
     def shape(self) -> object:
         """What must be the same for the stratum's state to go on: its members and how they are folded."""
-        return self.relations, tuple((f.target, f.function, f.place, f.type) for f in self.folds)
+        return self.relations, tuple((f.target, f.function, f.place, f.type, f.fixpoint) for f in self.folds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +83,26 @@ def is_internal(relation: str) -> bool:
 
 
 def compile_circuit(
-    rules: Iterable[Rule], schemas: Mapping[str, Schema], held: Mapping[str, int] | None = None
+    rules: Iterable[Rule],
+    schemas: Mapping[str, Schema],
+    held: Mapping[str, int] | None = None,
+    fixpoints: Mapping[str, Fixpoint] | None = None,
 ) -> Circuit:
     """The circuit of distinct `rules` over relations with `schemas`.
 
-    `held`: further relations that hold tuples still, with their arity.
+    `held`: further relations that hold tuples still, with their arity. `fixpoints`: of the relations declared so.
 
     Raises:
-        StratificationError: a relation depends on its own negation, count, sum or mean; the cycle is named.
+        StratificationError: a relation depends on its own negation, or on a count, sum or mean of itself and is not
+            declared `fixpoint`; the cycle is named.
         UnsupportedFeatureError: folds that do not fit together.
+        DeclarationError: a relation is declared `fixpoint`, but its rules fold nothing.
     """
     by_id = {rule_id(rule): rule for rule in rules}
     normals = [normalise(rule, schemas) for _, rule in sorted(by_id.items())]
     core = {rule.id: rule for normal in normals for rule in normal.rules}
     folds = _folds(normals, core)
+    _declare(folds, core, schemas, fixpoints or {})
     compiled = [compile_rule(rule) for _, rule in sorted(core.items())]
     arities = {**(held or {}), **{name: schema.arity for name, schema in schemas.items()}}
     graph: dict[str, set[str]] = {relation: set() for relation in arities}
@@ -110,7 +122,7 @@ def compile_circuit(
         recursive = any(set(rule.body) & set(members) for rule in own)
         own_folds = tuple(folds[relation] for relation in members if relation in folds)
         stratum = Stratum(members, own, recursive, own_folds)
-        _check_stratified(stratum, graph)
+        _check_stratified(stratum, graph, schemas)
         strata.append(stratum)
     demands = {demand for rule in compiled for plan in rule.plans for demand in plan.demands}
     demands |= {demand for fold in folds.values() for demand in fold.demands}
@@ -140,9 +152,7 @@ def _folds(normals: Iterable[Normal], core: Mapping[str, CoreRule]) -> dict[str,
                 )
             else:
                 sources = tuple(dict.fromkeys((*known.sources, *fold.sources)))
-                folds[fold.target] = Fold(
-                    fold.target, fold.arity, fold.function, fold.place, known.type or fold.type, sources
-                )
+                folds[fold.target] = replace(known, type=known.type or fold.type, sources=sources)
     for rule in core.values():
         target = folds.get(rule.head.relation)
         if target is not None and (target.sources or not _feeds(rule)):
@@ -154,6 +164,31 @@ def _folds(normals: Iterable[Normal], core: Mapping[str, CoreRule]) -> dict[str,
     return folds
 
 
+def _declare(
+    folds: dict[str, Fold],
+    core: Mapping[str, CoreRule],
+    schemas: Mapping[str, Schema],
+    fixpoints: Mapping[str, Fixpoint],
+) -> None:
+    """Give the folds the types of their columns and what is declared of them."""
+    for target, fold in folds.items():
+        schema = schemas.get(target)
+        if schema is not None:
+            types = tuple(column.type for column in schema.columns)
+            limit = fixpoints.get(target) if fold.sources else None
+            folds[target] = replace(fold, types=types, fixpoint=limit)
+    for rule in core.values():
+        name = rule.origin.head.relation
+        if name in fixpoints and (name not in folds or not folds[name].sources):
+            raise DeclarationError(
+                f"{name} is declared {FIXPOINT}, which is for a count, sum or mean in the head of its rules; "
+                "min and max need none, also where they are recursive",
+                text=rule.origin.text,
+                span=rule.origin.head.span,
+                relation=name,
+            )
+
+
 def _feeds(rule: CoreRule) -> bool:
     """Whether a rule of a relation that is folded in place aggregates, as its user wrote it."""
     return is_internal(rule.head.relation) or any(
@@ -161,20 +196,46 @@ def _feeds(rule: CoreRule) -> bool:
     )
 
 
-def _check_stratified(stratum: Stratum, graph: Mapping[str, set[str]]) -> None:
-    """No relation of the stratum depends on its own negation, or on a fold of itself other than min and max."""
+def _check_stratified(stratum: Stratum, graph: Mapping[str, set[str]], schemas: Mapping[str, Schema]) -> None:
+    """No relation of the stratum depends on its own negation, or on a fold of itself that is not declared so.
+
+    min and max may be recursive, and a fold of which only the domain is: there the groups depend on the stratum, but
+    what is folded does not.
+    """
     members = set(stratum.relations)
     for rule in stratum.rules:
         for relation in sorted(rule.negated & members):
             raise _cycle(rule.rule.origin, rule.head, relation, "negation", members, graph)
-    for fold in stratum.folds:
-        for source in sorted(set(fold.sources) & members):
-            feeding = next(rule for rule in stratum.rules if rule.head == source)
-            raise _cycle(feeding.rule.origin, fold.target, source, f"{fold.function}", members, graph)
+    for fold in stratum.clocked:
+        if fold.fixpoint is not None:
+            continue
+        for rule in stratum.rules:
+            if rule.head in fold.sources and set(rule.body) & members - {fold.domain}:
+                hint = _how_to_declare(fold, rule.rule.origin, schemas)
+                raise _cycle(rule.rule.origin, fold.target, rule.head, fold.function, members, graph, hint)
+
+
+def _how_to_declare(fold: Fold, origin: Rule, schemas: Mapping[str, Schema]) -> str:
+    """What to write for a recursive fold to be evaluated."""
+    schema = schemas.get(fold.target)
+    if schema is None:
+        return (
+            "; an aggregate in a body cannot be recursive: write it in the head of a relation of its own, and declare "
+            f"that {FIXPOINT}"
+        )
+    columns = ", ".join(f"{c.name}: {c.type.value if c.type else '...'}" for c in schema.columns)
+    limit = format_fixpoint(Fixpoint(1e-9 if fold.result is ColumnType.FLOAT else 0.0))
+    return f"; if the limit of the iteration is meant, declare .decl {fold.target}({columns}) {limit}"
 
 
 def _cycle(
-    origin: Rule, head: str, below: str, how: str, members: set[str], graph: Mapping[str, set[str]]
+    origin: Rule,
+    head: str,
+    below: str,
+    how: str,
+    members: set[str],
+    graph: Mapping[str, set[str]],
+    hint: str = "",
 ) -> StratificationError:
     """The error, with the shortest way from the relation below back to the head."""
     came_from: dict[str, str] = {}
@@ -194,5 +255,8 @@ def _cycle(
     cycle = cycle[at:] + cycle[:at]
     text = " -> ".join([*cycle, cycle[0]])
     return StratificationError(
-        f"{cycle[0]} depends on itself through {how}: {text}", text=origin.text, span=origin.span, cycle=cycle
+        f"{cycle[0]} depends on itself through {how}: {text}{hint}",
+        text=origin.text,
+        span=origin.span,
+        cycle=cycle,
     )

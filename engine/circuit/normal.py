@@ -12,6 +12,9 @@ condition has no aggregate in it.
     aggregate in a body                     n = count : { B }   -> r@1(outer, value, inner ...) :- B. and a fold into
                                                                    r@1=(outer, result), which takes its place
 
+    ... that needs values from around       a < x in B          -> r@1?(x) :- (the atoms around); B. and r@1?(x), and
+                                                                   r@1?0(x, 0) :- r@1?(x), a contribution of 0
+
 A contribution to a fold is a distinct binding of the variables: those relations hold the bindings, so that equal
 values from different bindings all count. An empty group counts and sums to 0, as in Souffle: such a rule has a second
 variant for the groups that are not there. A variable that an aggregate's body does not bind itself gets its values
@@ -34,6 +37,7 @@ from engine.language.syntax import (
     BinaryOperation,
     Comparison,
     Constant,
+    Fixpoint,
     FunctorCall,
     HeadAggregate,
     Literal,
@@ -82,7 +86,9 @@ class Fold:
     """An aggregate: `target` holds for each group one tuple, with the folded value in column `place`.
 
     function: count, sum, mean, min, max. sources: relations of (group ..., value, binding ...), whose tuples are the
-    contributions; none for a fold in place, where the contributions are the target's own supported tuples.
+    contributions; none for a fold in place, where the contributions are the target's own supported tuples. domain: the
+    relation of the groups that are asked for, where the atoms around the aggregate say which. fixpoint: how far the
+    fold goes where it is recursive. types: of the target's columns.
     """
 
     target: str
@@ -91,6 +97,14 @@ class Fold:
     place: int
     type: ColumnType | None
     sources: tuple[str, ...] = ()
+    domain: str | None = None
+    fixpoint: Fixpoint | None = None
+    types: tuple[ColumnType | None, ...] = ()
+
+    @property
+    def result(self) -> ColumnType | None:
+        """The type of the folded value."""
+        return _result_type(self.function, self.type)
 
     @property
     def group(self) -> tuple[int, ...]:
@@ -155,11 +169,16 @@ class _Normaliser:
         around = [literal for literal in rule.body if not _has_aggregate(literal)]
         body = self._body(rule.body, _names_outside((rule.head, *rule.body)), around)
         head = self._head(body, around)
+        self._add_variants(self._id, head, body)
+        return Normal(tuple(self._rules), tuple(self._folds))
+
+    def _add_variants(self, id_: str, head: Atom, body: _Body) -> None:
+        """The rule, once for each choice of which of its counts and sums are empty."""
         if len(body.defaults) > _MOST_DEFAULTS:
             raise UnsupportedFeatureError(
-                f"a rule may hold {_MOST_DEFAULTS} counts and sums at the most; split it through a new relation",
-                text=rule.text,
-                span=rule.span,
+                f"a body may hold {_MOST_DEFAULTS} counts and sums at the most; split it through a new relation",
+                text=self._rule.text,
+                span=self._rule.span,
             )
         for number, choice in enumerate(product((False, True), repeat=len(body.defaults))):
             literals = list(body.literals)
@@ -169,8 +188,7 @@ class _Normaliser:
                     literals.append(Comparison("=", default.result, default.zero))
                 else:
                     literals.append(default.atom)
-            self._add(self._id if number == 0 else f"{self._id}{INTERNAL}empty{number}", head, literals)
-        return Normal(tuple(self._rules), tuple(self._folds))
+            self._add(id_ if number == 0 else f"{id_}{INTERNAL}empty{number}", head, literals)
 
     # ---- the parts of a rule
 
@@ -206,7 +224,7 @@ class _Normaliser:
         source = f"{self._id}{INTERNAL}in"
         self._folds.append(Fold(head.relation, head.arity, function, place, kind, (source,)))
         group = [term for i, term in enumerate(simple) if i != place]
-        bindings = [Variable(name) for name in sorted(_names_outside(self._rule.body))]
+        bindings = _other_variables(_names_outside(self._rule.body), simple)
         return Atom(source, (*group, simple[place], *bindings), head.span)
 
     def _body(self, literals: Sequence[Literal], scope: frozenset[str], around: Sequence[Literal]) -> _Body:
@@ -279,15 +297,9 @@ class _Normaliser:
         argument = aggregate.argument
         if argument is not None:
             argument = self._term(argument, inside, inner_scope, inner_around)
-        if inside.defaults:
-            raise UnsupportedFeatureError(
-                "a count or sum inside of another aggregate is not evaluated; write it as a relation",
-                text=self._rule.text,
-                span=aggregate.span,
-            )
-        self._bind(name, shared, inside, around)
-        value = Constant(0, ColumnType.NUMBER) if argument is None else self._simple(argument, inside)
+        value: Term = Constant(1, ColumnType.NUMBER) if argument is None else self._simple(argument, inside)
         kind = self._type(value)
+        domain = self._bind(name, shared, inside, around)
         group = tuple(map(Variable, shared))
         target = f"{name}="
         place = len(shared)
@@ -295,33 +307,48 @@ class _Normaliser:
         atom = Atom(target, (*group, result), aggregate.span)
         self._refuse_order(aggregate.function, kind, aggregate.span)
         if aggregate.function in IN_PLACE:
-            self._add(name, Atom(target, (*group, value)), inside.literals)
+            self._add_variants(name, Atom(target, (*group, value)), inside)
             self._folds.append(Fold(target, place + 1, aggregate.function, place, kind))
             body.literals.append(atom)
             return result
-        bindings = tuple(map(Variable, sorted(_names_outside(inside.literals) - set(shared))))
-        self._add(name, Atom(name, (*group, value, *bindings)), inside.literals)
-        self._folds.append(Fold(target, place + 1, aggregate.function, place, kind, (name,)))
+        found = _names_outside([*inside.literals, *(default.atom for default in inside.defaults)])
+        self._add_variants(
+            name, Atom(name, (*group, value, *_other_variables(found, (*group, value)))), inside
+        )
+        fold = Fold(
+            target, place + 1, aggregate.function, place, kind, (name,), domain.relation if domain else None
+        )
+        is_float = self._types[result.name] is ColumnType.FLOAT
+        zero = Constant(0.0, ColumnType.FLOAT) if is_float else Constant(0, ColumnType.NUMBER)
         if aggregate.function == "mean" or self._types[result.name] is None:
             # A mean of nothing has no value; neither has a sum while nothing says whether it is 0 or 0.0.
             body.literals.append(atom)
-            return result
-        groups = self._projection(atom, range(place))
-        is_float = self._types[result.name] is ColumnType.FLOAT
-        zero = Constant(0.0, ColumnType.FLOAT) if is_float else Constant(0, ColumnType.NUMBER)
-        body.defaults.append(_Default(atom, groups, result, zero))
+        elif domain is not None and domain.arity == place:
+            # Every group that is asked for gets a contribution of 0, at the same height as its others: the groups may
+            # depend on the rule's own head, and then "no contribution" must not be found true too early.
+            fill = f"{domain.relation}0"
+            self._add(fill, Atom(fill, (*domain.terms, zero)), [domain])
+            fold = replace(fold, function="sum", sources=(name, fill))
+            body.literals.append(atom)
+        else:
+            body.defaults.append(_Default(atom, self._projection(atom, range(place)), result, zero))
+        self._folds.append(fold)
         return result
 
-    def _bind(self, name: str, shared: list[str], inside: _Body, around: Sequence[Literal]) -> None:
-        """Give the shared variables that the aggregate's body does not bind their values from around it."""
+    def _bind(self, name: str, shared: list[str], inside: _Body, around: Sequence[Literal]) -> Atom | None:
+        """Give the shared variables that the aggregate's body does not bind their values from around it.
+
+        The atom that does is of all shared variables, as far as the literals around have them.
+        """
         bound = {
             t.name for a in inside.literals if isinstance(a, Atom) for t in a.terms if isinstance(t, Variable)
         }
         missing = [variable for variable in shared if variable not in bound]
         if not missing:
-            return
-        domain = Atom(f"{name}?", tuple(map(Variable, missing)))
+            return None
         literals, given = _bound_together(around)
+        complete = given.issuperset(shared)
+        domain = Atom(f"{name}?", tuple(map(Variable, shared if complete else missing)))
         for variable in missing:
             if variable not in given:
                 raise UnsupportedFeatureError(
@@ -333,6 +360,7 @@ class _Normaliser:
         plain = self._body(literals, _names_outside(literals), ())
         self._add(domain.relation, domain, plain.literals)
         inside.literals.append(domain)
+        return domain
 
     def _named(self, literal: Literal) -> Literal:
         """A positive atom of an aggregate's body with a variable for each `_`: every match is a contribution."""
@@ -386,6 +414,12 @@ def _bound_together(around: Sequence[Literal]) -> tuple[list[Literal], set[str]]
         if len(usable) == len(kept):
             return kept, bound
         kept = usable
+
+
+def _other_variables(names: Iterable[str], terms: Iterable[Term]) -> list[Variable]:
+    """The variables of `names` that are not among the terms already, in order."""
+    there = {term.name for term in terms if isinstance(term, Variable)}
+    return [Variable(name) for name in sorted(names) if name not in there]
 
 
 def _result_type(function: str, kind: ColumnType | None) -> ColumnType | None:

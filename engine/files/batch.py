@@ -31,7 +31,7 @@ from engine.language.canonical import format_declaration
 from engine.language.check import check_rule, infer_schemas
 from engine.language.parser import parse_program
 from engine.language.schema import Schema
-from engine.language.syntax import Directive, Program
+from engine.language.syntax import Directive, Program, fixpoints_of
 from engine.reasoner import Facts, Reasoner
 from engine.transaction import Value
 
@@ -61,7 +61,7 @@ class Batch:
             check_rule(rule)
         stored = stored_schemas(program)
         schemas = infer_schemas(program.declarations, stored, program.rules, {})
-        compile_circuit(program.rules, schemas)
+        compile_circuit(program.rules, schemas, fixpoints=fixpoints_of(program.declarations))
         batch = cls(program, schemas, [], [])
         for directive in program.directives:
             if directive.kind in _FILE_DIRECTIVES:

@@ -7,6 +7,7 @@ Always: a fault in the text is raised as `Fault`; nothing recurses, so the depth
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from lark import Token, Transformer
@@ -21,6 +22,7 @@ from engine.language.parts import (
     DeclarationText,
     DirectiveText,
     Fault,
+    FixpointText,
     Names,
     Parameters,
     TypeText,
@@ -212,8 +214,17 @@ class TreeBuilder(Transformer[Token, Any]):
 
     def declaration(self, parts: list[Part]) -> DeclarationText:
         columns = [part for part in parts if isinstance(part, ColumnText)]
-        qualifiers = parts[3 + len(columns) :]
-        return DeclarationText(parts[1].names, columns, qualifiers, between(parts[0], parts[-1]))
+        qualifiers = [part for part in parts[3 + len(columns) :] if isinstance(part, Token)]
+        fixpoints = [part for part in parts if isinstance(part, FixpointText)]
+        last = parts[-1].end if isinstance(parts[-1], FixpointText) else parts[-1]
+        return DeclarationText(parts[1].names, columns, qualifiers, fixpoints, between(parts[0], last))
+
+    def setting(self, parts: list[Part]) -> tuple[Token, Constant]:
+        name, *sign, value = parts[0], *parts[2:]
+        return (name, replace(value, value=-value.value)) if sign else (name, value)
+
+    def fixpoint(self, parts: list[Part]) -> FixpointText:
+        return FixpointText(parts[0], parts[1:-1], parts[-1])
 
     def type_name(self, parts: list[Part]) -> Token:
         name: Token = parts[0]

@@ -13,13 +13,16 @@ from collections.abc import Callable
 
 from engine.language import operators
 from engine.language.constants import write_constant
+from engine.language.schema import ColumnType
 from engine.language.syntax import (
+    FIXPOINT,
     Aggregate,
     Atom,
     BinaryOperation,
     Comparison,
     Constant,
     Declaration,
+    Fixpoint,
     FunctorCall,
     HeadAggregate,
     Literal,
@@ -66,7 +69,20 @@ def format_term(term: Term) -> str:
 def format_declaration(declaration: Declaration) -> str:
     """The declaration as a `.decl` directive that parses to an equal one."""
     columns = ", ".join(f"{c.name}: {c.type.value}" for c in declaration.columns if c.type is not None)
-    return " ".join((f".decl {declaration.relation}({columns})", *declaration.qualifiers))
+    limit = declaration.fixpoint
+    text = f".decl {declaration.relation}({columns})"
+    words = (
+        (text, *declaration.qualifiers)
+        if limit is None
+        else (text, *declaration.qualifiers, format_fixpoint(limit))
+    )
+    return " ".join(words)
+
+
+def format_fixpoint(fixpoint: Fixpoint) -> str:
+    """The qualifier with all its settings."""
+    tolerance = write_constant(fixpoint.tolerance, ColumnType.FLOAT)
+    return f"{FIXPOINT}(tolerance={tolerance}, max_height={fixpoint.max_height})"
 
 
 class _Printer:

@@ -1,13 +1,16 @@
 """Declarations and directives: types looked up, names checked, several relations of one directive told apart.
 
-In: the texts of directives as builder.py leaves them. Out: `Declaration` and `Directive`, or a `Fault`.
+In: the texts of directives as builder.py leaves them. Out: `Declaration` and `Directive`, or a `Fault`. The settings of
+`fixpoint` are checked here: tolerance is finite and not negative, max_height positive.
 Type aliases are names for the four types; `.type Node <: symbol` makes `Node` another word for `symbol`, and
 the finer distinctions that Souffle draws between subtypes are not made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from lark import Token
 
@@ -15,11 +18,13 @@ from engine.errors import DeclarationError, UnsupportedFeatureError
 from engine.language.operators import closest
 from engine.language.parts import DeclarationText, DirectiveText, Fault, TypeText, span_of
 from engine.language.schema import Column, ColumnType
-from engine.language.syntax import Declaration, Directive
+from engine.language.syntax import FIXPOINT, Constant, Declaration, Directive, Fixpoint
 
 _BUILT_IN = {type_.value: type_ for type_ in ColumnType}
 # How a relation is stored is the placement's choice; these hints change no result.
 _INPUT_OUTPUT = ("input", "output", "printsize")
+# A height is kept in 31 bits beside a sign.
+_LARGEST_HEIGHT = 1_000_000_000
 
 
 def type_names(aliases: Sequence[TypeText]) -> dict[str, ColumnType]:
@@ -68,8 +73,12 @@ def declarations_of(text: DeclarationText, types: Mapping[str, ColumnType], sour
         seen.add(column.name)
     columns = tuple(Column(column.name, _look_up(column.type, types)) for column in text.columns)
     spans = tuple(column.span for column in text.columns)
-    qualifiers = tuple(q.value for q in text.qualifiers)
-    return [Declaration(name.value, columns, qualifiers, text.span, spans, source) for name in text.names]
+    qualifiers = tuple(q.value for q in text.qualifiers if q != FIXPOINT)
+    fixpoint = _fixpoint(text)
+    return [
+        Declaration(name.value, columns, qualifiers, text.span, spans, source, fixpoint)
+        for name in text.names
+    ]
 
 
 def directives_of(text: DirectiveText | DeclarationText) -> list[Directive]:
@@ -78,6 +87,44 @@ def directives_of(text: DirectiveText | DeclarationText) -> list[Directive]:
         return [Directive(text.kind, name.value, tuple(text.parameters), text.span) for name in text.names]
     kinds = [q for q in text.qualifiers if q in _INPUT_OUTPUT]
     return [Directive(kind.value, name.value, (), span_of(kind)) for name in text.names for kind in kinds]
+
+
+def _fixpoint(text: DeclarationText) -> Fixpoint | None:
+    """What the qualifier `fixpoint` says, if it is there."""
+    bare = [q for q in text.qualifiers if q == FIXPOINT]
+    words = [*bare, *(given.word for given in text.fixpoints)]
+    if len(words) > 1:
+        raise Fault(DeclarationError, "fixpoint stands twice in this declaration", span_of(words[-1]))
+    if not text.fixpoints:
+        return Fixpoint() if bare else None
+    settings: dict[str, Constant] = {}
+    for name, value in text.fixpoints[0].settings:
+        if name not in _SETTINGS:
+            near = closest(name, list(_SETTINGS))
+            hint = f"did you mean {near}?" if near else f"known are {', '.join(_SETTINGS)}"
+            raise Fault(DeclarationError, f"fixpoint has no setting {name}; {hint}", span_of(name))
+        if name in settings:
+            raise Fault(DeclarationError, f"the setting {name} stands twice", span_of(name))
+        settings[name.value] = value
+    return Fixpoint(**{name: _SETTINGS[name](value) for name, value in settings.items()})
+
+
+def _tolerance(constant: Constant) -> float:
+    value = float(constant.value)
+    if not 0 <= value < math.inf:
+        raise Fault(DeclarationError, "tolerance is a number from 0 on: 0 is exact", constant.span)
+    return value + 0.0
+
+
+def _max_height(constant: Constant) -> int:
+    value = constant.value
+    if not isinstance(value, int) or not 1 <= value <= _LARGEST_HEIGHT:
+        message = f"max_height is a whole number from 1 to {_LARGEST_HEIGHT}"
+        raise Fault(DeclarationError, message, constant.span)
+    return value
+
+
+_SETTINGS: dict[str, Callable[[Constant], Any]] = {"tolerance": _tolerance, "max_height": _max_height}
 
 
 def _look_up(name: Token, types: Mapping[str, ColumnType]) -> ColumnType:

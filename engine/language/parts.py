@@ -11,7 +11,7 @@ from typing import NamedTuple
 from lark import Token
 
 from engine.errors import ProgramError, Span
-from engine.language.syntax import Atom, Literal
+from engine.language.syntax import Atom, Constant, Literal
 
 
 class Fault(Exception):
@@ -44,12 +44,21 @@ class ColumnText(NamedTuple):
     span: Span
 
 
+class FixpointText(NamedTuple):
+    """`fixpoint(name=value, ...)` after a declaration; nothing is checked yet."""
+
+    word: Token
+    settings: list[tuple[Token, Constant]]
+    end: Token
+
+
 class DeclarationText(NamedTuple):
     """`.decl` of several relations with the same columns."""
 
     names: list[Token]
     columns: list[ColumnText]
     qualifiers: list[Token]
+    fixpoints: list[FixpointText]
     span: Span
 
 

@@ -8,7 +8,7 @@ deep, so recursive walks need no guard. Alternatives (`;`) are gone: a rule has 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -21,6 +21,8 @@ AGGREGATE_DEPTH = 4
 NOWHERE = Span(1, 1, 1, 1)
 CONSTRAINT = "constraint"
 """The qualifier of a relation that must stay empty."""
+FIXPOINT = "fixpoint"
+"""The qualifier of a relation whose count, sum or mean may be recursive; it may have settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,18 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
+class Fixpoint:
+    """How far a count, sum or mean in recursion goes: `fixpoint(tolerance=1e-9, max_height=200)`.
+
+    tolerance: a value that differs from the one held by no more is not taken. max_height: the last height at which a
+    value may still change.
+    """
+
+    tolerance: float = 0.0
+    max_height: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
 class Declaration:
     """`.decl relation(column: type, ...) qualifiers`; type aliases are resolved, column names distinct."""
 
@@ -208,11 +222,17 @@ class Declaration:
     span: Span = field(default=NOWHERE, compare=False, repr=False)
     column_spans: tuple[Span, ...] = field(default=(), compare=False, repr=False)
     text: str = field(default="", compare=False, repr=False)
+    fixpoint: Fixpoint | None = None
 
     @property
     def is_constraint(self) -> bool:
         """Whether the relation must stay empty: a transaction after which it holds a tuple is refused."""
         return CONSTRAINT in self.qualifiers
+
+
+def fixpoints_of(declarations: Iterable[Declaration]) -> dict[str, Fixpoint]:
+    """The fixpoints by relation; of several declarations of one relation the last that has one is in force."""
+    return {d.relation: d.fixpoint for d in declarations if d.fixpoint is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Folds from contributions: count, sum and mean over the tuples of a group.
 
 A group is folded anew from its contributions, which lie together in the index of the source: one sequential read.
-The result depends on the set of contributions alone, also for floats: they are added in ascending order.
+The result depends on the set of contributions alone, also for floats: they are added in ascending order. Folds whose
+contributions depend on the folded relation itself are in clocked.py.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from engine.circuit.normal import Fold
 from engine.errors import EvaluationError
 from engine.language.schema import ColumnType
 from engine.resident import join as kernels
-from engine.resident.layout import I64
+from engine.resident.layout import I32, I64
 from engine.resident.relation import Relation
 
 _NONE = np.empty((0, 2), np.int64)
@@ -40,26 +41,42 @@ def fold_groups(
     size = len(fold.group)
     owners, values = [], []
     for source in sources:
-        owner, value = _postings(source, tuple(range(size)), groups, size, charge)
+        owner, payload, _, weights = read_groups(source, tuple(range(size)), groups, False, charge)
+        assert (weights == 1).all(), "contributions have one entry each"
         owners.append(owner)
-        values.append(value)
+        values.append(payload[:, 0])
     owner, value = np.concatenate(owners), np.concatenate(values)
     counts = np.bincount(owner, minlength=len(groups)).astype(np.int64)
     if fold.function == "count":
         return counts, counts > 0
-    order = np.lexsort((_ordered(value, fold.type), owner))
-    owner, value = owner[order], value[order]
+    order = np.lexsort((ordered(value, fold.type), owner))
+    return fold_values(fold, owner[order], value[order], counts), counts > 0
+
+
+def fold_values(fold: Fold, owner: I64, value: I64, counts: I64) -> I64:
+    """The folded value's code for each group, int64[m]; 0 where there are no contributions.
+
+    owner: the group's number of each contribution; value: its code; both ascending by owner, then by value. counts:
+    contributions of each group.
+
+    Raises:
+        EvaluationError: a sum leaves 64 bits, or is not a number.
+    """
+    if fold.function == "count":
+        return counts
     is_float = fold.type is ColumnType.FLOAT
-    sums = _float_sums(owner, value, len(groups)) if is_float else _number_sums(fold, owner, value, counts)
+    sums = _float_sums(owner, value, len(counts)) if is_float else _number_sums(fold, owner, value, counts)
     if fold.function == "mean":
         numbers = sums.view(np.float64) if is_float else sums.astype(np.float64)
-        return (numbers / np.maximum(counts, 1) + 0.0).view(np.int64), counts > 0
-    return sums, counts > 0
+        return (numbers / np.maximum(counts, 1) + 0.0).view(np.int64)
+    return sums
 
 
 def current_values(fold: Fold, groups: I64, target: Relation) -> tuple[I64, I64, npt.NDArray[np.bool_]]:
     """The target's tuple of each group: (codes int64[m, arity], value int64[m], whether there is one)."""
-    owner, value = _postings(target, fold.group, groups, 0, lambda _: None, whole_payload=True)
+    owner, payload, _, weights = read_groups(target, fold.group, groups, False, lambda _: None)
+    assert (weights == 1).all(), "a folded tuple has one entry"
+    value = payload[:, 0]
     values = np.zeros(len(groups), np.int64)
     found = np.zeros(len(groups), np.bool_)
     values[owner], found[owner] = value, True
@@ -69,46 +86,42 @@ def current_values(fold: Fold, groups: I64, target: Relation) -> tuple[I64, I64,
     return codes, values, found
 
 
-def _postings(
+def read_groups(
     relation: Relation,
     columns: tuple[int, ...],
     groups: I64,
-    value_column: int,
+    by_height: bool,
     charge: Callable[[int], None],
-    whole_payload: bool = False,
-) -> tuple[I64, I64]:
-    """(number of the group, value) of every tuple whose `columns` are one of `groups`.
+) -> tuple[I64, I64, I32, I64]:
+    """Every entry of the tuples whose `columns` are one of `groups`, from the index over them.
 
-    The value stands in `value_column`; with `whole_payload` it is the only other column.
+    Returns (number of the group, the other columns int64[n, arity - size], height, weight); heights are 0 unless
+    `by_height`.
     """
     index = relation.indexes[columns].arrays
-    table = np.column_stack((groups, np.arange(len(groups))))
-    table = np.ascontiguousarray(table, np.int64)
+    table = np.ascontiguousarray(np.column_stack((groups, np.arange(len(groups)))), np.int64)
     sources = np.arange(len(columns), dtype=np.int64)
     found, total = kernels.probe(index, table, sources, np.empty(0, np.int64))
     charge(total)
-    payload = 0 if whole_payload else int(np.flatnonzero(index.payload_columns == value_column)[0])
-    one = np.ones(1, np.int64)
-    codes, _, weights, _ = kernels.expand(
+    codes, heights, weights, _ = kernels.expand(
         index,
         relation.arrays.entries,
         table,
         np.zeros(1, np.int32),
-        one,
+        np.ones(1, np.int64),
         found,
         0,
         np.array([len(columns)], np.int64),
-        np.array([payload], np.int64),
+        np.arange(index.payload_columns.size, dtype=np.int64),
         _NONE,
-        False,
+        by_height,
         1,
         np.iinfo(np.int64).max,
     )
-    assert (weights == 1).all(), "contributions have one entry each"
-    return codes[:, 0], codes[:, 1]
+    return codes[:, 0], codes[:, 1:], heights, weights
 
 
-def _ordered(codes: I64, kind: ColumnType | None) -> I64:
+def ordered(codes: I64, kind: ColumnType | None) -> I64:
     """Codes as integers that are ordered as their values."""
     if kind is not ColumnType.FLOAT:
         return codes

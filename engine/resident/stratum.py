@@ -22,6 +22,7 @@ import numpy as np
 from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
 from engine.resident.bound import BoundPlan, BoundStep
+from engine.resident.clocked import ClockedFold
 from engine.resident.folds import current_values, distinct_rows, fold_groups
 from engine.resident.layout import I32, I64
 from engine.resident.meter import Meter
@@ -67,6 +68,17 @@ class StratumRun:
         self._meter = meter
         self._journal = journal
         self._schedule: dict[int, dict[str, list[I32]]] = {}
+        self._clocked = {
+            fold.target: ClockedFold(
+                fold,
+                relations[fold.target],
+                [(name, relations[name], name in self._own) for name in fold.sources],
+                meter.charge,
+            )
+            for fold in stratum.clocked
+        }
+        # Sources come first at each height: what is folded from them counts at the same height.
+        self._folded = frozenset(s for fold in stratum.clocked for s in fold.sources if s in self._own)
 
     # ---- the three sources of change
 
@@ -112,7 +124,7 @@ class StratumRun:
         self._runner.run(smallest, batch, lambda step: [self._main(step)], self._meter.charge, self._emit)
 
     def fold_changes(self, fold: Fold, deltas: Mapping[str, Batch], whole: Iterable[str] = ()) -> None:
-        """Fold the groups that changed in the sources again.
+        """Fold the groups that changed in the sources again; a fold on the height clock is told of them.
 
         whole: relations all of whose groups are meant: sources that are new to the fold, and such as are its sources
         no more (these may have been emptied in this epoch, or be emptied yet).
@@ -121,13 +133,17 @@ class StratumRun:
         """
         target = self._relations[fold.target]
         size = len(fold.group)
+        clocked = self._clocked.get(fold.target)
         parts = [np.empty((0, size), np.int64)]
-        for source in whole:
+        for source in set(whole) - self._own:
             relation = self._relations[source]
             parts.append(relation.codes(relation.list_entries()[0])[:, :size])
         for source in {*fold.sources, *whole} & deltas.keys():
             parts.append(deltas[source].codes[:, :size])
         groups = distinct_rows(np.concatenate(parts))
+        if clocked is not None:
+            clocked.touch(groups)
+            return
         if not len(groups):
             return
         values, found = fold_groups(
@@ -156,22 +172,42 @@ class StratumRun:
 
     def ascend(self) -> None:
         """Bring entries, and whatever follows from them, up to date with the supports, height by height."""
-        while self._schedule:
-            height = min(self._schedule)
+        while (height := self._next_height()) is not None:
             self._meter.height(height, self._stratum)
-            changes = {}
-            for name, rows in sorted(self._schedule.pop(height).items()):
-                relation = self._relations[name]
-                touched = rows[0] if len(rows) == 1 else np.concatenate(rows)
-                changed, weights, removals, later, heights = relation.settle(
-                    touched, height, self._stratum.signed
-                )
-                if len(later):
-                    self._look_later(name, later, heights)
-                if len(changed):
-                    changes[name] = (changed, weights, removals)
-            for name, (changed, weights, removals) in changes.items():
-                self._apply(name, changed, weights, removals, height)
+            if self._clocked:
+                due = self._schedule.get(height, {})
+                self._settle({name: due.pop(name) for name in sorted(self._folded & due.keys())}, height)
+                self._fold_at(height)
+            self._settle(self._schedule.pop(height, {}), height)
+
+    def _next_height(self) -> int | None:
+        heights = [min(self._schedule)] if self._schedule else []
+        heights += [h for fold in self._clocked.values() if (h := fold.next_height()) is not None]
+        return min(heights, default=None)
+
+    def _settle(self, scheduled: Mapping[str, list[I32]], height: int) -> None:
+        """Bring the entries of the scheduled rows at `height` up to date, and carry the changes on."""
+        changes = {}
+        for name, rows in sorted(scheduled.items()):
+            relation = self._relations[name]
+            touched = rows[0] if len(rows) == 1 else np.concatenate(rows)
+            changed, weights, removals, later, heights = relation.settle(
+                touched, height, self._stratum.signed
+            )
+            if len(later):
+                self._look_later(name, later, heights)
+            if len(changed):
+                changes[name] = (changed, weights, removals)
+        for name, (changed, weights, removals) in changes.items():
+            self._apply(name, changed, weights, removals, height)
+
+    def _fold_at(self, height: int) -> None:
+        """The folds on the clock: the sources are complete up to `height`, the targets are yet to be settled there."""
+        for target, fold in sorted(self._clocked.items()):
+            if fold.is_due(height):
+                codes, weights = fold.advance(height, self._runner.symbols)
+                if len(codes):
+                    self._push(target, codes, np.array([height], np.int32), weights)
 
     def _apply(self, name: str, changed: I32, weights: I64, removals: int, height: int) -> None:
         """One relation's batch of entry changes at one height, through every plan that starts at it."""
@@ -196,6 +232,10 @@ class StratumRun:
         changes = self._journal[name]
         changes.entries.append((changed, weights, height))
         relation.change_entries(changed, weights, height, removals)
+        if name in self._folded:
+            for fold in self._clocked.values():
+                if name in fold.fold.sources:
+                    fold.note(name, changed, weights)
         if late:
             for plan in late:
                 run(plan, batch, lambda step: [self._main(step)])

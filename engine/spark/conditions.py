@@ -64,6 +64,10 @@ def check_supported(circuit: Circuit) -> None:
     for stratum in circuit.strata:
         for fold in stratum.folds:
             name = fold.target.split("@")[0]
+            if fold in stratum.clocked:
+                raise _unsupported(
+                    f"a recursive {fold.function}, which rules of {name} use,", fold.function, None
+                )
             raise _unsupported(f"{fold.function}, which rules of {name} use,", fold.function, None)
         for rule in stratum.rules:
             for plan in rule.plans:

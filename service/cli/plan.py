@@ -43,12 +43,13 @@ def plan(
     from engine.circuit.describe import to_json, to_mermaid, to_text
     from engine.language.check import check_rule, infer_schemas
     from engine.language.parser import parse_program
+    from engine.language.syntax import fixpoints_of
 
     parsed = parse_program(read_text(program))
     for rule in parsed.rules:
         check_rule(rule)
     schemas = infer_schemas(parsed.declarations, {}, parsed.rules, {})
-    circuit = compile_circuit(parsed.rules, schemas)
+    circuit = compile_circuit(parsed.rules, schemas, fixpoints=fixpoints_of(parsed.declarations))
     if format is PlanFormat.JSON:
         print(orjson.dumps(to_json(circuit), option=orjson.OPT_INDENT_2).decode())
     else:

@@ -9,14 +9,13 @@ they are worked out by hand, and the folder says how in `by_hand.md`.
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import clingo
 
-from engine.errors import ProgramSyntaxError, UnsupportedFeatureError
+from engine.errors import UnsupportedFeatureError
 from engine.files.batch import Batch
 from engine.language.parser import parse_program
 from engine.language.schema import ColumnType
@@ -29,7 +28,6 @@ from tests.programs.case import lines_of
 
 FOLDER = Path(__file__).parent
 PROGRAMS = FOLDER.parent.parent / "programs"
-_FIXPOINT = re.compile(r" fixpoint\([^)]*\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +46,7 @@ class LibraryCase:
 
     @property
     def program(self) -> Program:
-        """The syntax tree, also where the grammar does not know the limit of a recursive sum yet."""
-        return parse_program(self.text if self.lacking() is None else _FIXPOINT.sub("", self.text))
+        return parse_program(self.text)
 
     def lacking(self) -> str | None:
         """Why this version cannot evaluate the program, or None. Any other fault of the program is an error."""
@@ -57,16 +54,13 @@ class LibraryCase:
             Batch.of(self.text)
         except UnsupportedFeatureError as error:
             return error.message
-        except ProgramSyntaxError as error:
-            if "fixpoint" in str(error.detail.get("source")):
-                return "fixpoint(...) is not part of the grammar of this version"
-            raise
         return None
 
     def features(self) -> list[str]:
         """What the rules need beyond positive atoms."""
         found = {feature.value for rule in self.program.rules for feature, _ in features_of(rule)}
-        return sorted(found | ({"fixpoint"} if _FIXPOINT.search(self.text) else set()))
+        declared = any(declaration.fixpoint for declaration in self.program.declarations)
+        return sorted(found | ({"fixpoint"} if declared else set()))
 
     @property
     def outputs(self) -> list[str]:

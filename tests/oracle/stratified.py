@@ -6,6 +6,8 @@ relations of the cycle, or `NoValueError`, where a computation has no result, or
 The definition, word by word. Strata are the strongly connected components of the dependency graph, lower ones first.
 A stratum is iterated from its facts: each round applies every rule to what the round before gave, until nothing
 changes; in a stratum with a recursive `min` or `max` that is the language's definition, else it is the least model.
+Where a relation is declared `fixpoint`, a count, sum or mean in its heads may be recursive too: it keeps the value of
+the round before while the new one is within the tolerance, and must be at rest after `max_height` rounds.
 An aggregate in a body ranges over the distinct bindings of its variables, where each `_` of a positive atom is a
 variable too; a head aggregate over the distinct bindings of each rule's named variables. An empty count or sum is 0;
 an empty min, max or mean has no value, so that its literal does not hold. Nothing here is incremental or indexed.
@@ -14,7 +16,7 @@ an empty min, max or mean has no value, so that its literal does not hold. Nothi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from engine.language.syntax import (
     Aggregate,
@@ -22,6 +24,7 @@ from engine.language.syntax import (
     BinaryOperation,
     Comparison,
     Constant,
+    Fixpoint,
     FunctorCall,
     HeadAggregate,
     Literal,
@@ -53,13 +56,19 @@ class _EmptyAggregateError(Exception):
     """min, max or mean of nothing."""
 
 
-def stratified_model(rules: Iterable[Rule], facts: Facts, rounds: int = 100, budget: int = 400_000) -> Model:
+def stratified_model(
+    rules: Iterable[Rule],
+    facts: Facts,
+    rounds: int = 100,
+    budget: int = 400_000,
+    fixpoints: Mapping[str, Fixpoint] | None = None,
+) -> Model:
     """The definition above; relations without a tuple are left out. The rules are those of weight > 0, each once."""
     rules = list(rules)
     model: Model = {name: {row for row, w in rows.items() if w > 0} for name, rows in facts.items()}
     reach = dependencies(rules)
-    check_stratified(rules, reach)
-    evaluation = _Evaluation(model, budget)
+    check_stratified(rules, reach, fixpoints or {})
+    evaluation = _Evaluation(model, budget, fixpoints or {})
     for relations in strata(reach):
         own = [rule for rule in rules if rule.head.relation in relations]
         if own:
@@ -114,9 +123,15 @@ def strata(reach: Mapping[str, set[str]]) -> list[frozenset[str]]:
     )
 
 
-def check_stratified(rules: Iterable[Rule], reach: Mapping[str, set[str]]) -> None:
+def check_stratified(
+    rules: Iterable[Rule], reach: Mapping[str, set[str]], fixpoints: Mapping[str, Fixpoint]
+) -> None:
     for rule in rules:
         head = rule.head.relation
+        if head in fixpoints:
+            # What its head folds may be recursive; what its body negates or folds may not.
+            terms = (t.argument if isinstance(t, HeadAggregate) else t for t in rule.head.terms)
+            rule = replace(rule, head=replace(rule.head, terms=tuple(terms)))
         for name, strict in read_by(rule):
             if strict and (name == head or head in reach[name]):
                 raise UnstratifiedError({head, name} | {b for b in reach[head] if head in reach[b]})
@@ -129,19 +144,21 @@ def check_stratified(rules: Iterable[Rule], reach: Mapping[str, set[str]]) -> No
 class _Evaluation:
     model: Model
     budget: int
+    fixpoints: Mapping[str, Fixpoint] = field(default_factory=dict)
+    held: dict[str, dict[Row, Value]] = field(default_factory=dict)
 
     def stratum(self, rules: Sequence[Rule], members: frozenset[str], recursive: bool, rounds: int) -> None:
         facts = {name: frozenset(self.model.get(name, ())) for name in members}
-        for _ in range(rounds if recursive else 1):
-            after = self.round(rules, facts)
+        for number in range(1, (rounds if recursive else 1) + 1):
+            after = self.round(rules, facts, number)
             if all(self.model.get(name, set()) == after[name] for name in members):
                 return
             self.model.update(after)
         if recursive:
             raise DivergesError(f"{sorted(members)} has not come to rest after {rounds} rounds")
 
-    def round(self, rules: Sequence[Rule], facts: Mapping[str, frozenset[Row]]) -> Model:
-        """What the rules give from the present model, and the facts."""
+    def round(self, rules: Sequence[Rule], facts: Mapping[str, frozenset[Row]], number: int = 1) -> Model:
+        """What the rules give from the present model, and the facts; it is the round of this number."""
         after: Model = {name: set(rows) for name, rows in facts.items()}
         folds: dict[tuple[str, str, int], dict[Row, list[Value]]] = {}
         for rule in rules:
@@ -156,9 +173,23 @@ class _Evaluation:
             for row in rows:
                 groups.setdefault(row[:place] + row[place + 1 :], []).append(row[place])
         for (name, function, place), groups in folds.items():
-            for group, values in groups.items():
-                after[name].add((*group[:place], fold(function, values), *group[place:]))
+            folded = {group: fold(function, values) for group, values in groups.items()}
+            for group, value in self.hold(name, folded, number).items():
+                after[name].add((*group[:place], value, *group[place:]))
         return after
+
+    def hold(self, name: str, folded: dict[Row, Value], number: int) -> dict[Row, Value]:
+        """The values with those of the round before in the place of the ones that are near enough."""
+        limit, before = self.fixpoints.get(name), self.held.get(name, {})
+        if limit is None:
+            return folded
+        for group, value in folded.items():
+            if group in before and abs(value - before[group]) <= limit.tolerance:  # type: ignore[operator]  # numbers
+                folded[group] = before[group]
+        if folded != before and number > limit.max_height:
+            raise DivergesError(f"{name} has not come to rest after {limit.max_height} rounds")
+        self.held[name] = folded
+        return folded
 
     def head_rows(self, rule: Rule) -> Iterator[Row]:
         """The head of each distinct binding of the rule's named variables; an aggregate stands as its argument."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from service.changes import program_transaction
 from service.models import Pending, Rules, TransactionResult, TransactionStatus
 from tests.service.conftest import GRAPH, Http, problem
 from tests.service.fake import FakeClient
@@ -240,3 +241,18 @@ class TestRules:
         assert document["line"] == 2
         assert "/v1/facts" in document["detail"]
         assert database.log == []
+
+
+def test_a_program_keeps_what_its_declarations_mean() -> None:
+    program = """
+        .decl bad(x: symbol) constraint brie
+        .decl n(x: symbol, c: number) fixpoint(max_height=7)
+        .decl e(x: symbol) output
+        tc(x, y) :- edge(x, y).
+    """
+    sent = program_transaction(program, 1, mode="zset", dry_run=False, return_delta=False)
+    assert sent.declarations.splitlines() == [
+        ".decl bad(x: symbol) constraint",
+        ".decl n(x: symbol, c: number) fixpoint(tolerance=0.0, max_height=7)",
+        ".decl e(x: symbol)",
+    ]
