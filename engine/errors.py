@@ -257,6 +257,21 @@ class SparkUnavailableError(ZedlogError):
     code = "spark_unavailable"
 
 
+class SparkStateLostError(SparkUnavailableError):
+    """Executors, or the whole Spark session, took state with them that nothing else holds; nothing was applied.
+
+    The engine process derives the state anew from the snapshot by itself, and goes on.
+    """
+
+    code = "spark_state_lost"
+
+
+class CheckpointUnavailableError(SparkUnavailableError):
+    """The checkpoint directory cannot be written, or is not shared by driver and executors; nothing was applied."""
+
+    code = "checkpoint_unavailable"
+
+
 class EngineLeaseError(ZedlogError):
     """Another engine process is the single writer of this database."""
 

@@ -7,7 +7,8 @@ published together with what it did, so after a crash anywhere the work goes on 
 is not done again, what was not published is done now. While Redis is away the engine waits; when a
 publication's fate is unknown, it is sent again, and Redis itself says whether it was done. If Redis has
 another state than the one this process left (a restored backup, a wiped database, another engine in between),
-the state is rebuilt from Redis.
+the state is rebuilt from Redis. So it is when Spark's executors took state with them: nothing is published, the log
+still has the transactions, and they are done on the rebuilt state; the first one is refused if it happens again.
 
 An entry that cannot be read stops the process (exit status 1, the entry named in the status); it is never
 skipped. Under load all waiting transactions, up to a bound, share one epoch, so the rate grows with the load.
@@ -35,6 +36,7 @@ from engine.errors import (
     CorruptLogError,
     EngineLeaseError,
     InvalidRequestError,
+    SparkStateLostError,
     StorageUnavailableError,
     ZedlogError,
 )
@@ -65,6 +67,8 @@ class Committer(Protocol):
     """What the engine needs of a reasoner."""
 
     def commit(self, transactions: Sequence[Transaction], /) -> GroupResult: ...
+
+    def close(self) -> None: ...
 
 
 ReasonerFactory = Callable[[RecoveredState], Committer]
@@ -113,6 +117,7 @@ class Engine:
         self._was_away = False
         self._kept: deque[tuple[str, int]] = deque()
         self._kept_bytes = 0
+        self._lost_at = ""
 
     def stop(self) -> None:
         """Finish the epoch and return from `run`."""
@@ -162,7 +167,8 @@ class Engine:
         return False
 
     def _serve_until_changed(self) -> None:
-        """Recover and serve, until told to stop or the database has changed under us."""
+        """Recover and serve, until told to stop, or the database has changed under us, or state was lost."""
+        reasoner: Committer | None = None
         try:
             publisher, reasoner = self._with_patience(self._recover)
             self._heartbeat.tell("running", publisher.head.epoch)
@@ -176,8 +182,13 @@ class Engine:
         except EngineLeaseError as error:
             logger.warning("%s; starting again from Redis", error.message)
             self._stop.wait(_FIRST_DELAY)
+        except _StateLost as lost:
+            logger.warning("%s; starting again from Redis", lost)
         except _StoppedError:
             pass
+        finally:
+            if reasoner is not None:
+                reasoner.close()
 
     def _recover(self) -> tuple[Publisher, Committer]:
         self._check_lease()
@@ -217,6 +228,9 @@ class Engine:
                 break
         entries = entries[: len(transactions)]
         result = reasoner.commit(transactions)
+        lost = next((o for o in result.outcomes if isinstance(o, SparkStateLostError)), None)
+        if lost is not None:
+            self._lost(lost, entries[0], transactions[0], publisher)
         assert len(result.outcomes) == len(transactions), "every transaction has an outcome"
         outcomes = [
             (entry.id, answer(transaction, outcome, publisher.incarnation))
@@ -225,6 +239,22 @@ class Engine:
         trim_before = self._keep(entries)
         self._with_patience(lambda: publisher.publish(result.record, outcomes, entries[-1].id, trim_before))
         self._heartbeat.tell("running", publisher.head.epoch)
+
+    def _lost(
+        self, lost: SparkStateLostError, entry: LogEntry, transaction: Transaction, publisher: Publisher
+    ) -> None:
+        """Leave the group in the log, to be done on a rebuilt state. When that has failed as well, refuse its first
+        transaction, which may be the cause: so each costs two rebuilds at the most.
+
+        Raises:
+            _StateLost: always; what the reasoner holds may be ahead of what is published.
+        """
+        if self._lost_at == entry.id:
+            refusal = [(entry.id, answer(transaction, lost, publisher.incarnation))]
+            trim_before = self._keep([entry])
+            self._with_patience(lambda: publisher.publish(None, refusal, entry.id, trim_before))
+        self._lost_at = entry.id
+        raise _StateLost(lost.message)
 
     def _keep(self, entries: list[LogEntry]) -> str:
         """The oldest log entry that stays."""
@@ -266,6 +296,10 @@ class Engine:
 
 class _StoppedError(Exception):
     """Told to stop while Redis was away."""
+
+
+class _StateLost(Exception):
+    """The reasoner's state is gone; what is in Redis is not."""
 
 
 def run_engine(

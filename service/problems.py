@@ -115,6 +115,8 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.StorageUnavailableError: 503,
     errors.EngineUnavailableError: 503,
     errors.SparkUnavailableError: 503,
+    errors.SparkStateLostError: 503,
+    errors.CheckpointUnavailableError: 503,
     errors.EngineLeaseError: 503,
     errors.CorruptLogError: 500,
     errors.CorruptSnapshotError: 500,

@@ -58,14 +58,7 @@ class SparkPlacement:
     def __init__(self, source: SparkSource | SparkOptions | None = None) -> None:
         self._source = source if isinstance(source, SparkSource) else SparkSource(source or SparkOptions())
         self._owns_source = not isinstance(source, SparkSource)
-        options = self._source.options
-        self._tables = Tables(
-            self._source.session,
-            options.partitions,
-            options.local_rows,
-            reliable=options.checkpoint_dir is not None,
-            adaptive=options.adaptive,
-        )
+        self._tables = Tables(self._source.session, self._source.options)
         self._circuit = EMPTY
         self._versions: dict[str, Version] = {}
         self._rules: dict[str, CompiledRule] = {}

@@ -2,62 +2,39 @@
 
 Nothing in this project imports Spark at the top of a module that a resident reasoner loads: the first use costs ten
 seconds. A local master runs in a JVM that is a child of this process; its driver listens on the loopback interface
-only, and there is no web interface. A `spark://` master and a `sc://` server (Spark Connect) are tried with a time
-limit, since Spark itself retries for minutes without a word.
+only, and there is no web interface. Other masters are tried with a time limit, since Spark itself retries for minutes
+without a word, and every session proves that it can do its work (probe.py, checkpoints.py) before it is used.
+
+A process has one Spark session: Spark would hand out the first one again, whatever the second asks for, so a second
+that needs another master is refused.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import socket
-import sys
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from engine.errors import InvalidRequestError, SparkUnavailableError
-from engine.spark.java import java_home
+from engine.errors import InvalidRequestError, SparkUnavailableError, ZedlogError
+from engine.spark.options import SparkOptions
+from engine.spark.settings import prepare_environment, settings
+
+__all__ = ["SparkOptions", "SparkSource", "within"]
 
 T = TypeVar("T")
-_LOCAL = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?$")
-
-
-@dataclass(frozen=True, slots=True)
-class SparkOptions:
-    """How Spark is started and used.
-
-    master: `local[n]`, `spark://host:port`, or `sc://host:port`. partitions: of every exchange and of the state.
-    checkpoint_dir: a directory that all executors share; state is then kept there and survives their loss, otherwise
-    in their memory and on their disks. local_rows: rows up to which changes are kept in the driver. adaptive: whether
-    large queries are planned anew while they run. timeout: seconds to wait for the master and its first job. memory:
-    of a local driver. conf: further settings of Spark.
-    """
-
-    master: str = "local[2]"
-    partitions: int = 2
-    checkpoint_dir: str | None = None
-    local_rows: int = 20_000
-    adaptive: bool = True
-    timeout: float = 120.0
-    memory: str = "4g"
-    conf: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not (_LOCAL.match(self.master) or self.master.startswith(("spark://", "sc://", "yarn", "k8s://"))):
-            raise InvalidRequestError(
-                f'the Spark master must be "local[n]", "spark://host:port" or "sc://host:port", not {self.master!r}'
-            )
-        if self.partitions < 1 or self.local_rows < 0 or self.timeout <= 0:
-            raise InvalidRequestError(
-                "partitions must be at least 1, local_rows not negative, timeout positive"
-            )
-
-    @property
-    def local(self) -> bool:
-        return bool(_LOCAL.match(self.master))
+_CONNECT_PACKAGES = {
+    "pandas": "pandas",
+    "grpc": "grpcio",
+    "grpc_status": "grpcio-status",
+    "google.rpc": "googleapis-common-protos",
+    "zstandard": "zstandard",
+}
+_CONNECT_RETRIES = 6
+"""Tries of one call while a Connect server does not answer: some 25 seconds."""
 
 
 class SparkSource:
@@ -77,7 +54,9 @@ class SparkSource:
         """The SparkSession.
 
         Raises:
-            SparkUnavailableError: no Java, no Spark, no such master, or no answer in time.
+            SparkUnavailableError: no Java, no Spark, no such master, executors that cannot work, no answer in time.
+            CheckpointUnavailableError: the checkpoint directory cannot be used.
+            InvalidRequestError: this process has a session with another master; a setting is not ours to make.
         """
         with self._lock:
             if self._session is None:
@@ -92,71 +71,121 @@ class SparkSource:
             if not started:
                 return
             self._session, self._started = None, False
-        session.stop()
+        _stop(session, self.options)
 
 
 def _start(options: SparkOptions) -> Any:
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise SparkUnavailableError(f"the package pyspark is not installed ({error})") from error
+    if find_spec("pyspark") is None:
+        raise SparkUnavailableError("the package pyspark is not installed")
     if options.master.startswith(("spark://", "sc://")):
         _reach(options.master, options.timeout)
-    if options.master.startswith("sc://"):
-        builder = SparkSession.builder.remote(options.master)
+    if options.connect:
+        _check_connect_packages()
     else:
-        # Spark's launcher reads the environment; the driver's memory is fixed when its JVM starts.
-        os.environ["JAVA_HOME"] = str(java_home())
-        if options.local:
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = SparkSession.builder.master(options.master).appName("zedlog")
-    for name, value in {**_settings(options), **options.conf}.items():
+        prepare_environment()
+    _check_only_one(options)
+    begun: list[Any] = []
+
+    def start() -> None:
+        from engine.spark.checkpoints import prepare
+        from engine.spark.probe import check_jobs, check_workers
+
+        session = _connected(options) if options.connect else _driven(options)
+        begun.append(session)
+        check_jobs(session)
+        prepare(session, options)
+        if not options.local:
+            check_workers(session, options)
+
+    try:
+        within(options.timeout, start, f"the Spark master {options.master}")
+    except BaseException:
+        for session in begun:
+            _stop(session, options)
+        raise
+    return begun[0]
+
+
+def _driven(options: SparkOptions) -> Any:
+    """A session whose driver is a child of this process."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(options.master).appName("zedlog")
+    for name, value in settings(options).items():
         builder = builder.config(name, value)
-
-    def start() -> Any:
-        session = builder.getOrCreate()
-        if not options.master.startswith("sc://"):
-            session.sparkContext.setLogLevel("ERROR")
-            if options.checkpoint_dir is not None:
-                session.sparkContext.setCheckpointDir(options.checkpoint_dir)
-        # A master without workers accepts an application and never runs it.
-        session.range(1).count()
-        return session
-
-    return within(options.timeout, start, f"the Spark master {options.master}")
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
 
 
-def _settings(options: SparkOptions) -> dict[str, str]:
-    settings = {
-        "spark.sql.shuffle.partitions": str(options.partitions),
-        "spark.sql.ansi.enabled": "true",
-        "spark.sql.adaptive.enabled": "true",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-    }
-    if options.master.startswith("sc://"):
-        return settings
-    settings |= {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": options.memory,
-        "spark.log.level": "ERROR",
-        "spark.cleaner.referenceTracking.cleanCheckpoints": "true",
-    }
-    if options.local:
-        settings |= _worker_settings() | {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-        }
-    return settings
+def _connected(options: SparkOptions) -> Any:
+    """A session of a Connect server; a setting that only its operator can make is refused by name."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    session: Any = SparkSession.builder.remote(options.master).getOrCreate()
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_CONNECT_RETRIES, max_backoff=10_000)])
+    for name, value in settings(options).items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+        elif session.conf.get(name, None) != value:
+            raise InvalidRequestError(
+                f"over Spark Connect, {name} is a setting of the server; start it with --conf {name}={value}",
+                setting=name,
+            )
+    return session
 
 
-def _worker_settings() -> dict[str, str]:
-    """Python workers on this machine run this interpreter with this package and its compiled kernels."""
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-    settings = {"spark.executorEnv.PYTHONPATH": path}
-    cache = os.environ.get("NUMBA_CACHE_DIR")
-    return settings | ({"spark.executorEnv.NUMBA_CACHE_DIR": str(Path(cache).resolve())} if cache else {})
+def _stop(session: Any, options: SparkOptions) -> None:
+    """Stop a session, also one whose executors, master or JVM are gone."""
+    from engine.spark.checkpoints import forget
+    from engine.spark.failures import FAILURES
+
+    with suppress(*FAILURES):
+        forget(session, options)
+    try:
+        session.stop()
+    except FAILURES:
+        # The JVM is gone. Spark's Python side would hand out its remains to the next who asks.
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        SparkContext._active_spark_context = None
+        SparkContext._gateway = SparkContext._jvm = None
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+def _check_only_one(options: SparkOptions) -> None:
+    """Refuse a session that Spark would silently replace by another one."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    there = context.master if context is not None else os.environ.get("SPARK_REMOTE", "")
+    if context is None and not there and not options.connect and "SPARK_CONNECT_MODE_ENABLED" in os.environ:
+        there = "a Spark Connect server"
+    if there and there != options.master:
+        raise InvalidRequestError(
+            f"this process already has a Spark session with {there}, and a process can have only one; "
+            f"use {options.master} from another process",
+            master=options.master,
+        )
+
+
+def _check_connect_packages() -> None:
+    missing = []
+    for module, package in _CONNECT_PACKAGES.items():
+        try:
+            found = find_spec(module)
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
+            missing.append(package)
+    if missing:
+        raise SparkUnavailableError(
+            f"Spark Connect needs packages that are not installed: {', '.join(missing)}; "
+            "install them with: pip install 'zedlog[connect]'",
+            missing=missing,
+        )
 
 
 def _reach(master: str, timeout: float) -> None:
@@ -198,6 +227,8 @@ def within(seconds: float, action: Callable[[], T], what: str) -> T:
             "does it have workers with free cores and memory?"
         )
     if failure:
+        if isinstance(failure[0], ZedlogError):
+            raise failure[0]
         lines = str(failure[0]).strip().splitlines() or [type(failure[0]).__name__]
         raise SparkUnavailableError(f"{what} could not be started: {lines[0]}") from failure[0]
     return result[0]

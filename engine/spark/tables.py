@@ -2,9 +2,8 @@
 
 In: a lazy DataFrame. Out: a `Table`, whose frame reads rows that are already computed, so that no plan grows with the
 number of heights or epochs behind it. A small table is a local relation inside the plans that use it: it needs no
-job, no storage, and Spark sees that it is small. A large one is a checkpoint: in the executors' memory and disk
-(`localCheckpoint`), or in the reliable checkpoint directory where one is configured. Checkpoints are not dropped by
-any garbage collector in time; whoever holds a table releases it.
+job, no storage, and Spark sees that it is small. A large one is a checkpoint (checkpoints.py); no garbage collector
+drops it in time, so whoever holds a table releases it.
 
 Small queries bring what they sum up into one partition and run without adaptive execution: every exchange would be a
 job of its own, and there is nothing to adapt.
@@ -12,25 +11,23 @@ job of its own, and there is nothing to adapt.
 
 from __future__ import annotations
 
-import re
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from engine.arrow import array_of
-from engine.errors import SparkUnavailableError, WeightOverflowError
+from engine.errors import SparkUnavailableError
+from engine.spark.checkpoints import Checkpoints
+from engine.spark.failures import FAILURES, typed
+from engine.spark.options import SparkOptions
+from engine.spark.watch import Ended, executors, watching
 
 ROWS = "rows"
-LOCAL_ROWS = 20_000
-"""Rows up to which a table lives in the driver."""
 
 
 @dataclass(eq=False, slots=True)
@@ -64,24 +61,19 @@ class Table:
 
 
 class Tables:
-    """Makes and releases tables over one session. `partitions`: of every exchange."""
+    """Makes and releases tables over one session."""
 
-    def __init__(
-        self,
-        session: Callable[[], SparkSession],
-        partitions: int,
-        local_rows: int = LOCAL_ROWS,
-        reliable: bool = False,
-        adaptive: bool = True,
-    ) -> None:
+    def __init__(self, session: Callable[[], SparkSession], options: SparkOptions) -> None:
         self._session = session
-        self._reliable = reliable
-        self._adaptive = adaptive
-        self.partitions = partitions
-        self.local_rows = local_rows
+        self._checkpoints = Checkpoints(options)
+        self._adaptive = options.adaptive
+        self._patience = options.timeout if options.cluster else None
+        self.partitions = options.partitions
+        self.local_rows = options.local_rows
         self.queries = 0
         self._stop: float | None = None
         self._overdue: Callable[[], None] = lambda: None
+        self._stranded = False
 
     @property
     def spark(self) -> SparkSession:
@@ -125,7 +117,7 @@ class Tables:
 
     def _kept(self, frame: DataFrame) -> DataFrame:
         with self._running(small=False):
-            return frame.checkpoint() if self._reliable else frame.localCheckpoint()
+            return self._checkpoints.make(frame)
 
     def release(self, table: Table) -> None:
         """Give a checkpoint's storage back. The table must not be used any more."""
@@ -133,24 +125,22 @@ class Tables:
             return
         frame = table._frame if table._root is None else table._root
         table._frame = table._root = None
-        plan = getattr(frame, "_jdf", None)
-        if plan is None:
-            return  # Over Spark Connect the server drops a checkpoint with the client's last reference to it.
-        rdd = plan.queryExecution().analyzed().rdd()
-        file = rdd.getCheckpointFile()
-        rdd.unpersist(False)
-        if self._reliable and file.isDefined():
-            jvm: Any = frame.sparkSession._jvm
-            path = jvm.org.apache.hadoop.fs.Path(file.get())
-            path.getFileSystem(rdd.sparkContext().hadoopConfiguration()).delete(path, True)
+        try:
+            self._checkpoints.drop(frame)
+        except FAILURES:
+            # The session is over, or its executors are gone, and the storage with them; the next query says so.
+            return
 
     @contextmanager
     def watched(self, seconds: float | None, overdue: Callable[[], None]) -> Iterator[None]:
-        """Interrupt queries when the time is over; `overdue` then raises what the user is to see."""
+        """Interrupt queries when the time is over; `overdue` then raises what the user is to see. Whatever Spark
+        throws between queries, while plans are made, becomes an error of ours too."""
         self._stop = None if seconds is None else time.monotonic() + seconds
         self._overdue = overdue
         try:
             yield
+        except FAILURES as error:
+            raise typed(error) from error
         finally:
             self._stop = None
 
@@ -163,48 +153,33 @@ class Tables:
             "spark.sql.shuffle.partitions": "1" if small else str(self.partitions),
             "spark.sql.adaptive.enabled": "true" if self._adaptive and not small else "false",
         }
-        conf = self.spark.conf
-        before = {name: conf.get(name) for name in settings}
-        changed = {name: value for name, value in settings.items() if before[name] != value}
+        spark, ended = self.spark, Ended()
+        if self._stranded and not executors(spark):
+            # It was waited for once; a caller with many transactions must not wait again for each.
+            raise self._no_executors()
+        self._stranded = False
+        before: dict[str, str | None] = {}
         try:
-            for name, value in changed.items():
-                conf.set(name, value)
-            with _interrupted_at(self.spark, self._stop):
+            for name, value in settings.items():
+                now = spark.conf.get(name)
+                if now != value:
+                    spark.conf.set(name, value)
+                    before[name] = now
+            with watching(spark, self._stop, self._patience, ended):
                 yield
-        except PySparkException as error:
+        except FAILURES as error:
             if self._stop is not None and time.monotonic() >= self._stop:
                 self._overdue()
-            raise _ours(error) from error
+            if ended.why == "stranded":
+                self._stranded = True
+                raise self._no_executors() from error
+            raise typed(error) from error
         finally:
-            for name in changed:
-                conf.set(name, before[name] or "")
+            for name, was in before.items():
+                with suppress(*FAILURES):  # a session that is over has no settings either
+                    spark.conf.set(name, was or "")
 
-
-@contextmanager
-def _interrupted_at(spark: SparkSession, stop: float | None) -> Iterator[None]:
-    """Stop the queries of this thread when the time is over."""
-    if stop is None:
-        yield
-        return
-    tag = f"zedlog-{threading.get_ident()}"
-    timer = threading.Timer(max(stop - time.monotonic(), 0.001), spark.interruptTag, [tag])
-    timer.daemon = True
-    spark.addTag(tag)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        spark.removeTag(tag)
-
-
-def _ours(error: PySparkException) -> Exception:
-    text = str(error)
-    if "ARITHMETIC_OVERFLOW" in text:
-        return WeightOverflowError("a weight or a number of derivations leaves 64 bits")
-    lines = text.strip().splitlines() or [type(error).__name__]
-    # The fault of a Python task stands at the end of its traceback.
-    cause = [line.strip() for line in lines[1:] if re.match(r"\s*[\w.]*(Error|Exception): ", line)]
-    return SparkUnavailableError(
-        "Spark could not run a query: " + " ".join([lines[0], *cause[-1:]]), reason=error.getCondition() or ""
-    )
+    def _no_executors(self) -> SparkUnavailableError:
+        return SparkUnavailableError(
+            f"Spark had no executors for {self._patience:g} seconds; are its workers running?"
+        )

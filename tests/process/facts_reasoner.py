@@ -52,6 +52,9 @@ class FactsReasoner:
         result: Any = EpochResult(self.epoch, False, record, self)  # type: ignore[arg-type]  # decodes alike
         return GroupResult(record, [failure or result for failure in failures])
 
+    def close(self) -> None:
+        """It holds nothing outside of this process."""
+
     def _changed(self, transaction: Transaction) -> Weights:
         after = dict(self.weights)
         for fact in transaction.facts:

@@ -15,9 +15,16 @@ from typing import Any, cast
 import pytest
 import redis
 
-from engine.errors import CorruptLogError, EngineLeaseError, InvalidRequestError, ZedlogError
+from engine.errors import (
+    CorruptLogError,
+    EngineLeaseError,
+    InvalidRequestError,
+    SparkStateLostError,
+    ZedlogError,
+)
 from engine.process import EngineOptions, main
 from engine.reasoner import GroupResult
+from engine.recovery import RecoveredState
 from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.keys import Keys
@@ -155,6 +162,41 @@ def test_a_fault_of_our_own_is_told(server: EmbeddedServer, database: str) -> No
         assert (status.state, status.error) == ("failed", "AssertionError: an invariant")
         with EngineThread(server.url, database):
             assert db.run(db.client.wait_outcome(receipt.transaction_id, 10)) is not None
+
+
+def test_lost_state_is_rebuilt_and_the_transaction_done(server: EmbeddedServer, database: str) -> None:
+    """Executors may take state with them: once, and the client sees nothing of it; again, and it is told."""
+    losses = {"one": 1, "two": 2}
+    made: list[FactsReasoner] = []
+    closed: list[FactsReasoner] = []
+
+    class Forgetful(FactsReasoner):
+        def commit(self, transactions: Sequence[Transaction], /) -> GroupResult:
+            result = super().commit(transactions)
+            for name in (fact.relation for t in transactions for fact in t.facts):
+                if losses.get(name):
+                    losses[name] -= 1
+                    # It went on with part of them: what it holds is not what is published.
+                    return GroupResult(result.record, [SparkStateLostError("gone")] * len(transactions))
+            return result
+
+        def close(self) -> None:
+            closed.append(self)
+
+    def factory(state: RecoveredState) -> FactsReasoner:
+        made.append(Forgetful(state))
+        return made[-1]
+
+    with EngineThread(server.url, database, factory=factory), Database(server.url, database) as db:
+        assert db.apply(facts("zero", (1,))).status == "committed"
+        assert db.apply(facts("one", (1,))).body["epoch"] == 2
+        assert len(made) == 2
+        refused = db.apply(facts("two", (1,)))
+        assert (refused.status, refused.body["code"]) == ("refused", "spark_state_lost")
+        assert db.apply(facts("two", (2,))).body["epoch"] == 3
+        assert [db.facts(r) for r in ("zero", "one", "two")] == [{(1,): 1}, {(1,): 1}, {(2,): 1}]
+    assert len(made) == 4
+    assert closed == made
 
 
 def test_one_engine_at_a_time(server: EmbeddedServer, client: redis.Redis, database: str) -> None:

@@ -2,10 +2,14 @@
 
 `small`: changes are kept in the driver. `mixed`: work starts there and soon moves to the executors. `large`: everything
 is on the executors. Where no Java can run Spark, the tests are skipped and say what to install.
+
+ZEDLOG_TEST_SPARK_MASTER is another master for the whole run, `sc://...` for example: the tests that look into Spark's
+own storage are for a driver in this process (`classic`). ZEDLOG_FULL=1 runs what takes minutes.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -13,25 +17,46 @@ import pytest
 
 from engine import Reasoner
 from engine.errors import SparkUnavailableError
+from engine.spark.java import java_home
 from engine.spark.session import SparkOptions, SparkSource
 
+FULL = os.environ.get("ZEDLOG_FULL") == "1"
+MASTER = os.environ.get("ZEDLOG_TEST_SPARK_MASTER", "local[2]")
 LOCAL_ROWS = {"small": 20_000, "mixed": 3, "large": 0}
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # A test's queries are tiny: compiling them, and the JVM's better compiler, cost more than they give.
-QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.default.parallelism": "1",
+QUERIES = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+QUICK = QUERIES | {"spark.driver.extraJavaOptions": JVM, "spark.default.parallelism": "1"}
+ON_CLUSTER = QUICK | {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": JVM,
 }
+
+full = pytest.mark.skipif(not FULL, reason="takes minutes: ZEDLOG_FULL=1 runs it")
+classic = pytest.mark.skipif(MASTER.startswith("sc://"), reason="looks into a driver that is in this process")
+
+
+def options(master: str, **more: object) -> SparkOptions:
+    """How the tests use a master."""
+    conf = QUERIES if master.startswith("sc://") else ON_CLUSTER if master.startswith("spark://") else QUICK
+    return replace(SparkOptions(master, memory="1g", conf=conf, adaptive=False, timeout=240), **more)
 
 
 @pytest.fixture(scope="session")
-def source() -> Iterator[SparkSource]:
-    made = SparkSource(SparkOptions(memory="1g", conf=QUICK, adaptive=False))
+def java() -> None:
     try:
-        made.session()
+        java_home()
     except SparkUnavailableError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def source(java: None) -> Iterator[SparkSource]:
+    """The shared session; it starts, and starts again, when it is asked for."""
+    made = SparkSource(options(MASTER))
     yield made
     made.close()
 
@@ -39,11 +64,16 @@ def source() -> Iterator[SparkSource]:
 @pytest.fixture
 def on_spark(source: SparkSource) -> Iterator[Callable[..., Reasoner]]:
     """Makes reasoners on Spark: `on_spark("mixed", partitions=5)`."""
+    yield from reasoners(source)
+
+
+def reasoners(source: SparkSource) -> Iterator[Callable[..., Reasoner]]:
+    """A function that makes reasoners on a session; at the end all are closed."""
     made: list[Reasoner] = []
 
     def make(manner: str = "small", partitions: int = 2) -> Reasoner:
-        options = replace(source.options, local_rows=LOCAL_ROWS[manner], partitions=partitions)
-        made.append(Reasoner("spark", spark=SparkSource(options, source.session())))
+        chosen = replace(source.options, local_rows=LOCAL_ROWS[manner], partitions=partitions)
+        made.append(Reasoner("spark", spark=SparkSource(chosen, source.session())))
         return made[-1]
 
     yield make

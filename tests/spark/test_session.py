@@ -1,17 +1,29 @@
-"""Finding Java and starting Spark: what is wrong is said at once, and how to mend it. Needs neither."""
+"""Finding Java and starting Spark: what is wrong is said at once, and how to mend it. Most of it needs neither."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 
-from engine.errors import InvalidRequestError, SparkUnavailableError
-from engine.spark import java
+from engine import Reasoner
+from engine.errors import (
+    CheckpointUnavailableError,
+    InvalidRequestError,
+    SparkStateLostError,
+    SparkUnavailableError,
+    WeightOverflowError,
+)
+from engine.spark import checkpoints, java
+from engine.spark.failures import typed
 from engine.spark.session import SparkOptions, SparkSource, within
+from tests.spark.conftest import classic
 
 OLD = "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2"
 
@@ -69,3 +81,51 @@ def test_a_resident_reasoner_does_not_load_spark() -> None:
     code = "import sys; from engine import Reasoner; Reasoner(); print('pyspark' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+@classic
+def test_a_second_session_with_another_master_is_refused(source: SparkSource) -> None:
+    """Spark itself would hand out the first session again."""
+    there = source.session().sparkContext.master
+    with pytest.raises(InvalidRequestError, match=rf"already has a Spark session with {re.escape(there)}"):
+        SparkSource(SparkOptions("local[7]")).session()
+
+
+@classic
+def test_a_checkpoint_directory_that_cannot_be_made(source: SparkSource, tmp_path: Path) -> None:
+    """Said when the session starts: nothing is applied. The session that was started for it does not stay."""
+    (tmp_path / "file").write_text("")
+    source.close()
+    place = str(tmp_path / "file" / "checkpoints")
+    reasoner = Reasoner("spark", spark=replace(source.options, checkpoint_dir=place))
+    with pytest.raises(
+        CheckpointUnavailableError, match=rf"{place} cannot be used: .*that the driver and every"
+    ):
+        reasoner.apply(facts={"e": [((1, 2), 1)]})
+    assert reasoner.epoch == 0
+    assert reasoner.relations() == {}
+    reasoner.close()
+    assert source.session().range(3).count() == 3
+
+
+def test_left_over_checkpoints_are_told_from_those_in_use() -> None:
+    mine = checkpoints._self()
+    assert not checkpoints.ended(mine)
+    assert checkpoints.ended({**mine, "started": "0"})
+    assert checkpoints.ended({**mine, "pid": 2**22 + 1})
+    assert not checkpoints.ended({**mine, "pid": 2**22 + 1, "host": "another"})
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("[CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_7_0 not found!", SparkStateLostError),
+        ("Cannot call methods on a stopped SparkContext.", SparkStateLostError),
+        ("Job 7 cancelled because SparkContext was shut down", SparkStateLostError),
+        ("[ARITHMETIC_OVERFLOW] long overflow", WeightOverflowError),
+        ("[TABLE_OR_VIEW_NOT_FOUND] no such table", SparkUnavailableError),
+    ],
+)
+def test_what_spark_throws(text: str, kind: type[Exception]) -> None:
+    assert type(typed(PySparkException(text))) is kind
+    assert type(typed(EOFError())) is SparkStateLostError

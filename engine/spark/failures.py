@@ -1,0 +1,55 @@
+"""What Spark throws, as errors of ours: which of them say that state is gone, and what to do.
+
+A query that fails leaves the state as it was: its epoch is refused, and the next may be tried. But when blocks of the
+state went with executors, or the session itself is over (its master or its JVM went, or the Connect server), no later
+query can succeed: that is `SparkStateLostError`, after which a reasoner is made anew from facts and rules.
+"""
+
+from __future__ import annotations
+
+import re
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from engine.errors import SparkStateLostError, SparkUnavailableError, WeightOverflowError, ZedlogError
+
+_BLOCKS = re.compile(
+    r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\w+ not found|"
+    r"Could not find block rdd_|Checkpoint RDD .* has a different number of partitions"
+)
+_SESSION = re.compile(
+    r"stopped SparkContext|SparkContext was shut ?down|SparkContext has been shutdown|cancelled because .* shut down|"
+    r"INVALID_HANDLE\.SESSION|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED|NO_ACTIVE_SESSION|"
+    r"Error while (sending|receiving|obtaining a new communication)|Answer from Java side is empty|"
+    r"StatusCode\.UNAVAILABLE|RETRIES_EXCEEDED|CACHED_REMOTE_RELATION|DATAFRAME_NOT_FOUND"
+)
+_AFTERWARDS = (
+    "nothing was applied; the engine process derives the state anew from the snapshot; in process, make a new "
+    "Reasoner. A checkpoint directory (checkpoint_dir) survives the loss of all executors"
+)
+
+# A driver's JVM that dies in the middle of an answer shows as a broken connection.
+FAILURES = (PySparkException, Py4JError, OSError, EOFError)
+
+
+def typed(error: BaseException) -> ZedlogError:
+    """One of FAILURES as an error of ours."""
+    text = str(error)
+    if "ARITHMETIC_OVERFLOW" in text:
+        return WeightOverflowError("a weight or a number of derivations leaves 64 bits")
+    lines = [line.strip() for line in text.strip().splitlines()] or [type(error).__name__]
+    if _BLOCKS.search(text):
+        return SparkStateLostError(
+            f"Spark's executors went, and parts of the state with them; {_AFTERWARDS}", reason=lines[0]
+        )
+    if _SESSION.search(text) or isinstance(error, OSError | EOFError):
+        return SparkStateLostError(
+            f"the Spark session has ended ({lines[0]}); {_AFTERWARDS}", reason=lines[0]
+        )
+    # The fault of a Python task stands at the end of its traceback.
+    cause = [line for line in lines[1:] if re.match(r"[\w.]*(Error|Exception): ", line)]
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    return SparkUnavailableError(
+        "Spark could not run a query: " + " ".join([lines[0], *cause[-1:]]), reason=condition or ""
+    )

@@ -1,0 +1,68 @@
+"""How Spark is started and used: plain, checked data.
+
+Three kinds of master, and what differs between them:
+
+    local[n]        the driver's JVM does all the work; a child of this process
+    spark://h:p     (also yarn, k8s://...) the driver's JVM is a child of this process, executors are elsewhere
+    sc://h:p        Spark Connect: the driver is a server that others started, and its settings are theirs
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from engine.errors import InvalidRequestError
+
+_LOCAL = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?$")
+_CLUSTER = ("spark://", "yarn", "k8s://")
+_CONNECT = "sc://"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """See the module.
+
+    partitions: of every exchange and of the state. checkpoint_dir: a directory that driver and executors share; state
+    is then kept there and survives the loss of all executors. copies: without it, on how many executors of a cluster
+    each part of the state is kept. local_rows: rows up to which changes are kept in the driver. adaptive: whether
+    large queries are planned anew while they run. timeout: seconds to wait for the master, for its first job, and
+    later for executors when none is left. memory: of the driver's JVM; a Connect server has its own. conf: further
+    settings of Spark, stronger than ours.
+    """
+
+    master: str = "local[2]"
+    partitions: int = 2
+    checkpoint_dir: str | None = None
+    copies: int = 2
+    local_rows: int = 20_000
+    adaptive: bool = True
+    timeout: float = 120.0
+    memory: str = "4g"
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (self.local or self.cluster or self.connect):
+            raise InvalidRequestError(
+                f'the Spark master must be "local[n]", "spark://host:port" or "sc://host:port", not {self.master!r}'
+            )
+        if self.partitions < 1 or self.copies < 1 or self.local_rows < 0 or self.timeout <= 0:
+            raise InvalidRequestError(
+                "partitions and copies must be at least 1, local_rows not negative, timeout positive"
+            )
+        if self.checkpoint_dir == "":
+            raise InvalidRequestError("the checkpoint directory must have a name")
+
+    @property
+    def local(self) -> bool:
+        return bool(_LOCAL.match(self.master))
+
+    @property
+    def cluster(self) -> bool:
+        """Whether executors are processes of their own, with the driver here."""
+        return self.master.startswith(_CLUSTER)
+
+    @property
+    def connect(self) -> bool:
+        return self.master.startswith(_CONNECT)

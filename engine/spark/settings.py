@@ -1,0 +1,55 @@
+"""Spark's settings for each kind of master, and the environment of the processes that it starts.
+
+Executors and Python workers of a cluster run the interpreter at the path of this one, and find the package and its
+compiled kernels at the paths of this process: every machine has the same installation, or the same image. Where it is
+elsewhere, PYSPARK_PYTHON and `spark.executorEnv.*` (in `SparkOptions.conf`) say so, and win over what stands here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from engine.spark.java import java_home
+from engine.spark.options import SparkOptions
+
+CHECKPOINT_DIR = "spark.checkpoint.dir"
+CLEAN_CHECKPOINTS = "spark.cleaner.referenceTracking.cleanCheckpoints"
+
+
+def settings(options: SparkOptions) -> dict[str, str]:
+    """All settings; over Spark Connect those that belong to one session, the rest being the server's."""
+    session = {
+        "spark.sql.shuffle.partitions": str(options.partitions),
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    if options.connect:
+        return session | dict(options.conf)
+    driver = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": options.memory,
+        "spark.log.level": "ERROR",
+        CLEAN_CHECKPOINTS: "true",
+    }
+    if options.local:
+        driver |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return session | driver | _workers() | dict(options.conf)
+
+
+def prepare_environment() -> None:
+    """What Spark's launcher and its Python API read from this process's environment."""
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _workers() -> dict[str, str]:
+    """Python workers run this package and its compiled kernels."""
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    found = {"spark.executorEnv.PYTHONPATH": path}
+    cache = os.environ.get("NUMBA_CACHE_DIR")
+    return found | ({"spark.executorEnv.NUMBA_CACHE_DIR": str(Path(cache).resolve())} if cache else {})

@@ -1,0 +1,87 @@
+"""Ends queries that must not go on: those whose time is over, and those that wait for executors which do not come.
+
+Spark waits for ever where there is nothing to run a job; a watch on a cluster's query ends it after `patience`
+seconds without any executor. It costs one sleeping thread while a query runs, and none where nothing is watched for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+
+_LOOK_SECONDS = 1.0
+_NUMBERS = itertools.count()
+
+
+@dataclass(slots=True)
+class Ended:
+    """Why a watched query was ended: nothing yet, `overdue`, or `stranded`."""
+
+    why: str = ""
+
+
+@contextmanager
+def watching(spark: Any, stop: float | None, patience: float | None, ended: Ended) -> Iterator[None]:
+    """Watch the queries that this thread runs inside. stop: on the clock `time.monotonic`. patience: seconds without
+    executors; None where there are none by nature, or where they cannot be counted. `ended` is told the reason."""
+    if stop is None and patience is None:
+        yield
+        return
+    # A name of its own: a late interrupt must not meet the thread's next query.
+    tag = f"zedlog-{threading.get_ident()}-{next(_NUMBERS)}"
+    over = threading.Event()
+    arguments = (spark, tag, stop, patience, over, ended)
+    thread = threading.Thread(target=_watch, args=arguments, name="zedlog-spark-watch", daemon=True)
+    spark.addTag(tag)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        spark.removeTag(tag)
+
+
+def executors(spark: Any) -> int:
+    """Executors of a cluster's session, 0 when it is over; the driver counts as a holder of blocks too."""
+    try:
+        return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
+    except (Py4JError, OSError):
+        return 0
+
+
+def _watch(
+    spark: Any,
+    tag: str,
+    stop: float | None,
+    patience: float | None,
+    over: threading.Event,
+    ended: Ended,
+) -> None:
+    alone_since = time.monotonic()
+    while True:
+        now = time.monotonic()
+        waits = [_LOOK_SECONDS] if patience is not None else []
+        if stop is not None:
+            waits.append(max(stop - now, 0.001))
+        if over.wait(min(waits)):
+            return
+        now = time.monotonic()
+        if stop is not None and now >= stop:
+            ended.why = "overdue"
+        elif patience is not None:
+            if executors(spark):
+                alone_since = now
+            elif now - alone_since >= patience:
+                ended.why = "stranded"
+        if ended.why and not over.is_set():
+            # When the session is over there is nothing left to interrupt.
+            with suppress(Py4JError, OSError):
+                spark.interruptTag(tag)
+            return
