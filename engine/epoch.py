@@ -75,6 +75,20 @@ class EpochRecord:
     derivations: int
     reason: str
     elapsed_ms: float
+    abandoned: int = 0
+    estimate: int = 0
+    bootstrap: int = 0
+
+    @property
+    def cost(self) -> dict[str, int]:
+        """Derivations: enumerated in all; of those, by updates that were dropped for a bootstrap; what the updates were
+        expected to need; what bootstraps of the strata that changed were expected to need."""
+        return {
+            "derivations": self.derivations,
+            "abandoned": self.abandoned,
+            "estimate": self.estimate,
+            "bootstrap": self.bootstrap,
+        }
 
 
 @dataclass(slots=True)
@@ -112,7 +126,12 @@ class EpochResult:
 
     @property
     def cost(self) -> dict[str, int]:
-        return {"derivations": self.record.derivations}
+        return self.record.cost
+
+    @property
+    def reason(self) -> str:
+        """Why this strategy and this placement, in words."""
+        return self.record.reason
 
     @property
     def elapsed_ms(self) -> float:

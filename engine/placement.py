@@ -16,10 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.circuit.circuit import Circuit
+from engine.elastic import Policy, Switched
 from engine.epoch import RelationChange
 from engine.language.syntax import Constant
 from engine.symbols import SymbolTable
 
+DEFAULT = Policy()
 Codes = npt.NDArray[np.int64]
 """int64[n, arity]: n tuples."""
 FactDelta = tuple[Codes, Codes]
@@ -45,11 +47,23 @@ class Budget:
 @dataclass(frozen=True, slots=True)
 class Executed:
     """What `execute` did: the change of each relation, the derivations that it enumerated, the strata (as their
-    relations) that it built anew because their members changed."""
+    relations) that it built anew because their members changed, and those that it bootstrapped by the policy.
+
+    estimate: the largest estimates, made on the way, of what the updates needed in all. bootstrap: what bootstraps of
+    the strata that changed were expected to need. Both in derivations; they count strata that were derived before.
+    """
 
     relations: Mapping[str, RelationChange]
     derivations: int
     rebuilt: tuple[tuple[str, ...], ...]
+    switched: tuple[Switched, ...] = ()
+    estimate: int = 0
+    bootstrap: int = 0
+
+    @property
+    def abandoned(self) -> int:
+        """Derivations, among the enumerated ones, of updates that were dropped."""
+        return sum(one.spent for one in self.switched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +94,13 @@ class Placement(Protocol):
         facts: Mapping[str, FactDelta],
         encode: Encode,
         budget: Budget,
+        policy: Policy = DEFAULT,
     ) -> Executed:
         """Bring the state to `circuit` over the facts changed by `facts`.
 
         The rules that appear or disappear are found by comparing with the circuit of the last epoch. `encode` gives
-        the code of a constant. After an error the state is as before.
+        the code of a constant. `policy` says which strata are updated and which are bootstrapped; the result is the
+        same. After an error the state is as before.
 
         Raises:
             BudgetExceededError, EvaluationCancelledError, WeightOverflowError.

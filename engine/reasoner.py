@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from engine.elastic import SWITCH, Policy, Strategy
 from engine.epoch import EpochResult, RuleInfo
 from engine.errors import (
     InvalidRequestError,
@@ -28,12 +29,12 @@ from engine.errors import (
 )
 from engine.language.schema import Schema
 from engine.placement import Budget, Codes
-from engine.placements import make_placement
+from engine.placements import Placements
 from engine.program import Program
 from engine.query import Answer, answer
 from engine.staging import FactInput, Request, check_array
 from engine.symbols import SymbolTable
-from engine.transaction import Mode, RuleChange, Tuple, Value, check_weight
+from engine.transaction import Mode, PlacementName, RuleChange, Transaction, Tuple, Value, check_weight
 from engine.values import Encoder, decode, encode_value, type_of
 from engine.writer import GroupResult, Writer
 
@@ -65,7 +66,9 @@ class Reasoner(Writer):
 
     placement: `auto`, `resident` or `spark`. budget: what one epoch may take (`Budget`), by default no limit.
     threads: for large joins, by default all cores. spark: how a Spark placement gets its session, by default a local
-    one that starts with the first epoch; `close` stops what was started.
+    one that starts with the first epoch; `close` stops what was started. switch: the fraction of a bootstrap after
+    which an update may be abandoned for one, or a whole `Policy` (engine/elastic.py); 0 bootstraps every stratum that
+    changes, `math.inf` never does.
     """
 
     def __init__(
@@ -74,28 +77,28 @@ class Reasoner(Writer):
         budget: Budget | None = None,
         threads: int | None = None,
         spark: SparkOptions | SparkSource | None = None,
+        switch: float | Policy = SWITCH,
     ) -> None:
-        super().__init__(make_placement(placement, threads, spark), budget or Budget())
-        self._threads = threads
+        policy = switch if isinstance(switch, Policy) else Policy(switch=switch)
+        super().__init__(Placements(placement, threads, spark), budget or Budget(), policy)
+
+    @property
+    def placement(self) -> str:
+        """The placement that holds the state now: `resident` or `spark`."""
+        return self._placement.name
 
     def close(self) -> None:
-        """Give back what the placement holds outside of this process; the reasoner must not be used any more."""
-        self._placement.close()
+        """Give back what is held outside of this process; the reasoner must not be used any more."""
+        self._placements.close()
 
     def move_to(self, placement: str, spark: SparkOptions | SparkSource | None = None) -> None:
-        """Go on in another placement, with the same state; supports and heights stay as they are.
+        """Go on in another placement, with the same state; supports and heights stay as they are. From here on
+        `placement` is the choice for all that asks for nothing else.
 
         Raises:
             ZedlogError: the other placement cannot take it; everything is as before.
         """
-        other = make_placement(placement, self._threads, spark)
-        try:
-            other.import_state(self._placement.export_state(), Encoder(self._symbols))
-        except BaseException:
-            other.close()
-            raise
-        self._placement.close()
-        self._placement = other
+        self._placements.move_to(placement, spark, self._budget, Encoder(self._symbols))
 
     # ---- changing
 
@@ -106,16 +109,21 @@ class Reasoner(Writer):
         declarations: str = "",
         mode: Mode = "zset",
         undeclare: Sequence[str] = (),
+        strategy: Strategy | None = None,
+        placement: PlacementName | None = None,
     ) -> EpochResult:
         """Apply one transaction and commit it.
 
         facts: relation -> list of (tuple, weight), or int64[n, arity], each row of weight 1. rules: list of
         (text, weight). declarations: `.decl` directives. undeclare: relations whose declaration is withdrawn first.
+        strategy, placement: how to evaluate it, whatever the reasoner would choose; the placement holds for this
+        transaction alone.
 
         Raises:
             ZedlogError: the transaction is refused; nothing changed.
         """
-        return self._one(_request(facts, rules, declarations, mode, undeclare, dry_run=False))
+        request = _request(facts, rules, declarations, mode, undeclare, False, strategy, placement)
+        return self._apply(request)
 
     def dry_run(
         self,
@@ -124,9 +132,12 @@ class Reasoner(Writer):
         declarations: str = "",
         mode: Mode = "zset",
         undeclare: Sequence[str] = (),
+        strategy: Strategy | None = None,
+        placement: PlacementName | None = None,
     ) -> EpochResult:
         """What `apply` would do; nothing stays."""
-        return self._one(_request(facts, rules, declarations, mode, undeclare, dry_run=True))
+        request = _request(facts, rules, declarations, mode, undeclare, True, strategy, placement)
+        return self._apply(request)
 
     # ---- reading
 
@@ -238,9 +249,14 @@ class Reasoner(Writer):
         budget: Budget | None = None,
         threads: int | None = None,
         spark: SparkOptions | SparkSource | None = None,
+        switch: float | Policy = SWITCH,
     ) -> Reasoner:
-        """A reasoner at `epoch` with these facts (codes, weights), rules and declarations; derives what follows."""
-        reasoner = cls(placement, None, threads, spark)
+        """A reasoner at `epoch` with these facts (codes, weights), rules and declarations; derives what follows.
+
+        No budget is kept on the way, for all of this was committed before; only `auto` goes to Spark where the memory
+        budget says so, and Spark is there.
+        """
+        reasoner = cls(placement, budget, threads, spark, switch)
         reasoner._symbols = SymbolTable(symbols)
         held = {name: schemas[name] for name in facts}
         known = Program(schemas=dict(schemas))
@@ -254,11 +270,8 @@ class Reasoner(Writer):
             .with_facts(held)
             .compiled(())
         )
-        reasoner._placement.execute(program.circuit, facts, Encoder(reasoner._symbols), Budget())
-        reasoner._placement.commit()
-        reasoner._program = program
+        reasoner._recover(program, facts)
         reasoner._epoch = epoch
-        reasoner._budget = budget or Budget()
         return reasoner
 
     def state(self) -> dict[str, Any]:
@@ -283,7 +296,10 @@ def _request(
     mode: Mode,
     undeclare: Sequence[str],
     dry_run: bool,
+    strategy: Strategy | None,
+    placement: PlacementName | None,
 ) -> Request:
+    known = Transaction.parse(strategy=strategy, placement=placement)
     if mode not in ("zset", "set"):
         raise InvalidRequestError(f'mode must be "zset" or "set", not {mode!r}')
     inputs = []
@@ -302,7 +318,9 @@ def _request(
     changes = tuple(
         RuleChange(text, check_weight(weight, f"the rule {text!r}")) for text, weight in rules or ()
     )
-    return Request(tuple(inputs), changes, declarations, mode, dry_run, tuple(undeclare))
+    return Request(
+        tuple(inputs), changes, declarations, mode, dry_run, tuple(undeclare), known.strategy, known.placement
+    )
 
 
 def _domain(domain: str) -> str:

@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from engine.elastic import Strategy
 from engine.errors import ArityError, InvalidValueError, NegativeWeightError
 from engine.language.operators import check_relation_name
 from engine.language.schema import Column, ColumnType, Schema
@@ -20,7 +21,7 @@ from engine.placement import Codes, Placement
 from engine.program import Program
 from engine.resident.relation import PushOverflow, Relation
 from engine.symbols import SymbolTable
-from engine.transaction import Mode, RuleChange, Transaction, Value
+from engine.transaction import Mode, PlacementName, RuleChange, Transaction, Value
 from engine.values import column_types, decode, encode_column
 
 _GROUND = np.zeros(1, np.int32)
@@ -47,6 +48,8 @@ class Request:
     mode: Mode
     dry_run: bool
     undeclare: tuple[str, ...] = ()
+    strategy: Strategy | None = None
+    placement: PlacementName | None = None
 
     @classmethod
     def of(cls, transaction: Transaction) -> Request:
@@ -62,6 +65,8 @@ class Request:
             transaction.mode,
             transaction.dry_run,
             transaction.undeclare,
+            transaction.strategy,
+            transaction.placement,
         )
 
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 import orjson
 
+from engine.elastic import STRATEGIES, Strategy
 from engine.errors import CorruptLogError, InvalidRequestError, InvalidValueError, InvalidWeightError
 
 Value = str | int | float | bool
 Tuple = tuple[Value, ...]
 Mode = Literal["zset", "set"]
+PlacementName = Literal["auto", "resident", "spark"]
+PLACEMENTS: tuple[str, ...] = get_args(PlacementName)
 
 MAX_WEIGHT = 2**63 - 1
 _VALUE_TYPES = (str, int, float, bool)
@@ -46,7 +49,8 @@ class Transaction:
     whose declaration is withdrawn, before the others are added.
 
     `mode="set"`: adding what is there, and retracting what is not, is a no-op; weights stay 0 or 1.
-    `dry_run`: evaluate, report, and drop; nothing stays.
+    `dry_run`: evaluate, report, and drop; nothing stays. `strategy`, `placement`: how it is to be evaluated, whatever
+    the engine would choose; None leaves the choice to it.
     """
 
     facts: tuple[FactChange, ...] = ()
@@ -56,6 +60,8 @@ class Transaction:
     dry_run: bool = False
     return_delta: bool = False
     undeclare: tuple[str, ...] = ()
+    strategy: Strategy | None = None
+    placement: PlacementName | None = None
 
     @classmethod
     def parse(
@@ -67,11 +73,13 @@ class Transaction:
         dry_run: bool = False,
         return_delta: bool = False,
         undeclare: Sequence[str] = (),
+        strategy: str | None = None,
+        placement: str | None = None,
     ) -> Transaction:
         """Check shapes and values of decoded JSON (the request body of `POST /v1/transactions`).
 
         Raises:
-            InvalidRequestError: a field is missing or of another type.
+            InvalidRequestError: a field is missing or of another type, or there is no such strategy or placement.
             InvalidWeightError: a weight is 0, not an integer, or outside of 64 bits.
             InvalidValueError: a value is no string, boolean, float or 64-bit integer.
         """
@@ -85,10 +93,22 @@ class Transaction:
             dry_run=dry_run,
             return_delta=return_delta,
             undeclare=_names(undeclare),
+            strategy=cast("Strategy | None", _one_of("strategy", strategy, STRATEGIES)),
+            placement=cast("PlacementName | None", _one_of("placement", placement, PLACEMENTS)),
         )
+
+    @property
+    def evaluation(self) -> tuple[Strategy | None, PlacementName | None]:
+        """How it is to be evaluated: only transactions that agree on it can share an epoch."""
+        return self.strategy, self.placement
 
     def encode(self) -> bytes:
         """The transaction as JSON bytes, the form in which the log keeps it."""
+        chosen = {
+            "undeclare": self.undeclare or None,
+            "strategy": self.strategy,
+            "placement": self.placement,
+        }
         return orjson.dumps(
             {
                 "facts": [
@@ -99,7 +119,8 @@ class Transaction:
                 "mode": self.mode,
                 "dry_run": self.dry_run,
                 "return_delta": self.return_delta,
-                "undeclare": self.undeclare,
+                # What is not asked for is not written: the bytes say whether two requests are the same.
+                **{name: asked for name, asked in chosen.items() if asked is not None},
             }
         )
 
@@ -114,6 +135,12 @@ class Transaction:
             return cls.parse(**orjson.loads(payload))
         except (orjson.JSONDecodeError, TypeError, InvalidRequestError) as error:
             raise CorruptLogError(f"a log entry is not a transaction: {error}") from error
+
+
+def _one_of(field: str, value: str | None, known: Sequence[str]) -> str | None:
+    if value is not None and value not in known:
+        raise InvalidRequestError(f"{field} must be one of {', '.join(known)}, not {value!r}", field=field)
+    return value
 
 
 def check_weight(weight: object, where: str) -> int:

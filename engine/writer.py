@@ -9,21 +9,32 @@ are in play, are its transactions tried one after the other.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from engine.constraints import check_constraints, may_interact
+from engine.elastic import Policy, reason
 from engine.epoch import EpochRecord, EpochResult
-from engine.errors import UnsupportedFeatureError, ZedlogError
+from engine.errors import (
+    BudgetExceededError,
+    InvalidRequestError,
+    SparkUnavailableError,
+    UnsupportedFeatureError,
+    ZedlogError,
+)
 from engine.language.schema import Schema
-from engine.placement import Budget, Executed, Placement
+from engine.placement import Budget, Executed, FactDelta, Placement
+from engine.placements import Placements, cannot_take
 from engine.program import Program
 from engine.staging import Request, Staging
 from engine.symbols import SymbolTable
-from engine.transaction import Transaction, Tuple
+from engine.transaction import PlacementName, Transaction, Tuple
 from engine.values import Encoder, decode
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +48,19 @@ class GroupResult:
 class Writer:
     """See the module. Owns the program, the symbols, the placement and the number of the last epoch."""
 
-    def __init__(self, placement: Placement, budget: Budget) -> None:
-        self._placement = placement
+    def __init__(self, placements: Placements, budget: Budget, policy: Policy) -> None:
+        self._placements = placements
         self._budget = budget
+        self._policy = policy
         self._symbols = SymbolTable()
         self._program = Program()
         self._epoch = 0
+        self._evaluation: tuple[Policy, PlacementName | None] = policy, None
+
+    @property
+    def _placement(self) -> Placement:
+        """The placement that holds the state now."""
+        return self._placements.now
 
     @property
     def epoch(self) -> int:
@@ -54,23 +72,57 @@ class Writer:
 
         Each is checked against the weights that the ones before it leave; a refused one changes nothing. When the
         evaluation is refused, or more than one has to do with a constraint, the transactions are tried one after the
-        other, and those that fail are left out.
+        other, and those that fail are left out. How they are to be evaluated must be the same for all.
+
+        Raises:
+            InvalidRequestError: they ask for different strategies or placements.
         """
+        if len({transaction.evaluation for transaction in transactions}) > 1:
+            raise InvalidRequestError(
+                "transactions that ask for different strategies or placements cannot share an epoch"
+            )
         requests = [Request.of(transaction) for transaction in transactions]
         outcomes: list[EpochResult | ZedlogError | None] = [None] * len(requests)
         real = [i for i, request in enumerate(requests) if not request.dry_run]
-        record = None
+        record: EpochRecord | None = None
         if real:
-            results, record = self._group([requests[i] for i in real])
+            group = [requests[i] for i in real]
+            results: list[EpochResult | ZedlogError]
+            try:
+                results, record = self._committing(group[0], lambda: self._group(group))
+            except ZedlogError as error:
+                results = [error] * len(group)
             for i, outcome in zip(real, results, strict=True):
                 outcomes[i] = outcome
         for i, request in enumerate(requests):
             if request.dry_run:
                 try:
-                    outcomes[i] = self._one(request)
+                    outcomes[i] = self._apply(request)
                 except ZedlogError as error:
                     outcomes[i] = error
         return GroupResult(record, [outcome for outcome in outcomes if outcome is not None])
+
+    def _apply(self, request: Request) -> EpochResult:
+        """One transaction, as an epoch of its own.
+
+        Raises:
+            ZedlogError: it is refused; nothing changed.
+        """
+        return self._committing(request, lambda: self._one(request))
+
+    def _committing(self, request: Request, work: Callable[[], T]) -> T:
+        """The work of an epoch, where it is to be done; if nothing is committed, nothing has moved.
+
+        Raises:
+            ZedlogError: the placement that is asked for cannot be had.
+        """
+        epoch, places = self._epoch, self._placements
+        self._evaluation = self._policy.asking(request.strategy), request.placement
+        places.begin(request.placement, request.dry_run, self._budget, Encoder(self._symbols))
+        try:
+            return work()
+        finally:
+            places.end(committed=self._epoch != epoch)
 
     def _one(self, request: Request) -> EpochResult:
         start = time.perf_counter()
@@ -173,7 +225,7 @@ class Writer:
                         "assert them in a relation of their own and add a rule for it",
                         relation=fold.target,
                     )
-        executed = self._placement.execute(program.circuit, facts, Encoder(self._symbols), self._budget)
+        executed = self._evaluate(program, facts)
         try:
             check_constraints(self._program, program, executed, self._placement, self._symbols)
         except BaseException:
@@ -181,12 +233,45 @@ class Writer:
             raise
         return program, executed
 
+    def _evaluate(self, program: Program, facts: Mapping[str, FactDelta]) -> Executed:
+        """Execute; what outgrows this process is dropped, and executed on Spark where that is ours to choose."""
+        encode, places = Encoder(self._symbols), self._placements
+        policy, asked = self._evaluation
+
+        def execute() -> Executed:
+            return places.now.execute(program.circuit, facts, encode, places.budget(self._budget), policy)
+
+        try:
+            return execute()
+        except BudgetExceededError as error:
+            places.outgrow(error, asked, encode)
+            try:
+                return execute()
+            except (SparkUnavailableError, UnsupportedFeatureError) as other:
+                raise cannot_take(error, other) from other
+
+    def _recover(self, program: Program, facts: Mapping[str, FactDelta]) -> None:
+        """Hold what was committed before, at the first epoch: it must be taken, whatever it takes."""
+        places, budget = self._placements, self._budget
+        self._budget = Budget(memory=budget.memory if places.wanted == "auto" else None)
+        try:
+            self._evaluate(program, facts)
+        except (BudgetExceededError, UnsupportedFeatureError):
+            # Too large for this process, or not for Spark: then it is held here, as it was before.
+            self._budget = Budget()
+            places.start_resident()
+            self._evaluate(program, facts)
+        self._placement.commit()
+        places.end(committed=True)
+        self._program, self._budget = program, budget
+
     def _record(self, program: Program, executed: Executed, mark: int, start: float) -> EpochRecord:
         """The record of the executed epoch. Relations that nothing mentions and that hold nothing leave the schemas."""
         gone = [r for r in program.schemas if not program.mentions(r) and not self._placement.count(r, "all")]
         before = self._program.schemas
         changed = {r: _fuller(before.get(r), program.schemas.get(r)) for r in executed.relations}
-        rebuilt = ", ".join("{" + ", ".join(members) + "}" for members in executed.rebuilt)
+        policy, _ = self._evaluation
+        why = reason(policy, executed.switched, executed.rebuilt)
         return EpochRecord(
             epoch=self._epoch + 1,
             relations=executed.relations,
@@ -196,11 +281,14 @@ class Writer:
             declarations=program.declaration_text,
             first_symbol=mark,
             symbols=self._symbols.since(mark),
-            strategy="update",
+            strategy="bootstrap" if executed.switched or policy.strategy == "bootstrap" else "update",
             placement=self._placement.name,
             derivations=executed.derivations,
-            reason=f"maintained; built anew, for its members changed: {rebuilt}" if rebuilt else "maintained",
+            reason=f"{why}; {self._placements.why}" if self._placements.why else why,
             elapsed_ms=(time.perf_counter() - start) * 1000,
+            abandoned=executed.abandoned,
+            estimate=executed.estimate,
+            bootstrap=executed.bootstrap,
         )
 
     def _keep(self, program: Program, record: EpochRecord) -> None:

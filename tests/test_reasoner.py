@@ -205,7 +205,14 @@ def test_a_budget_refuses_names_what_grew_and_leaves_everything(budget: Budget, 
     loaded.apply(facts={"e": np.stack((np.arange(300), np.arange(1, 301)), axis=1)})
     held = loaded.export()
     reasoner = Reasoner.restore(
-        held.symbols, held.facts, held.schemas, held.rules, held.declarations, held.epoch, budget=budget
+        held.symbols,
+        held.facts,
+        held.schemas,
+        held.rules,
+        held.declarations,
+        held.epoch,
+        placement="resident",
+        budget=budget,
     )
     before = reasoner.state()
     with pytest.raises(e.BudgetExceededError) as refused:

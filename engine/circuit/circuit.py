@@ -52,6 +52,11 @@ class Stratum:
         return frozenset(read - set(self.relations))
 
     @property
+    def derives(self) -> bool:
+        """Whether anything in it is derived, and not only asserted."""
+        return bool(self.rules or self.folds)
+
+    @property
     def shape(self) -> object:
         """What must be the same for the stratum's state to go on: its members and how they are folded."""
         return self.relations, tuple((f.target, f.function, f.place, f.type, f.fixpoint) for f in self.folds)

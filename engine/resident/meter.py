@@ -8,6 +8,7 @@ from typing import Protocol
 
 from engine.circuit.circuit import Stratum
 from engine.circuit.plan import CompiledRule, Let
+from engine.elastic import Course
 from engine.errors import BudgetExceededError, EvaluationCancelledError
 from engine.placement import Budget
 
@@ -45,18 +46,31 @@ class Meter:
         self._relations = relations
         self._stop = None if budget.seconds is None else time.monotonic() + budget.seconds
         self._stratum: Stratum | None = None
+        self.course = Course()
         self._grew = False
 
-    def enter(self, stratum: Stratum) -> None:
-        """The stratum that an error is about from now on."""
+    def enter(self, stratum: Stratum, course: Course | None = None) -> None:
+        """The stratum that an error is about from now on, and what watches the cost of its strategy."""
         self._stratum = stratum
+        self.course = course if course is not None else Course()
 
     def grew(self) -> None:
         """Some array of a relation was enlarged."""
         self._grew = True
 
+    @property
+    def left(self) -> int | None:
+        """Derivations that the budget still allows; None where it has no limit."""
+        limit = self.budget.derivations
+        return None if limit is None else limit - self.derivations
+
     def charge(self, derivations: int) -> None:
-        """Count derivations that a step is about to enumerate."""
+        """Count derivations that a step is about to enumerate.
+
+        Raises:
+            Abandoned: the stratum is to be bootstrapped instead; the step is not counted.
+        """
+        self.course.charge(derivations)
         self.derivations += derivations
         limit = self.budget.derivations
         if limit is not None and self.derivations > limit:
@@ -71,6 +85,7 @@ class Meter:
 
     def height(self, height: int, stratum: Stratum) -> None:
         """The epoch goes on to `height`."""
+        self.course.rise(height)
         limit = self.budget.height
         if limit is None and any(_computes(rule) for rule in stratum.rules):
             limit = COMPUTED_HEIGHT

@@ -2,8 +2,8 @@
 
 `execute` runs the strata in order; each takes the net changes of those below it and leaves its own. Everything it
 does is in a journal, so that `rollback` leaves supports, entries and indexes as they were; `commit` drops the journal
-and the rows that nothing holds any more. A stratum whose members changed is built anew beside the old one, and the
-difference flows on.
+and the rows that nothing holds any more. A stratum whose members changed, or whose update is abandoned
+(engine/elastic.py), is built anew beside the old one, and the difference flows on.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import numpy as np
 
 from engine.circuit.circuit import EMPTY, Circuit, Stratum, is_internal
 from engine.circuit.normal import UNIT, Fold
+from engine.elastic import Abandoned, BootstrapCost, Course, Policy, Switched
 from engine.errors import BudgetExceededError
-from engine.placement import Budget, Codes, Encode, Executed, FactDelta, PlacementState
+from engine.placement import DEFAULT, Budget, Codes, Encode, Executed, FactDelta, PlacementState
 from engine.resident.bound import BoundPlan, bind_rule
 from engine.resident.changes import net_change, undo, visible_change
 from engine.resident.checks import check_relation
@@ -27,7 +28,7 @@ from engine.resident.meter import Meter
 from engine.resident.relation import ONE, Relation, state_of
 from engine.resident.steps import Batch, Runner
 from engine.resident.stratum import Changes, StratumRun
-from engine.resident.transfer import fill, to_table
+from engine.resident.transfer import bootstrap_costs, fill, to_table
 from engine.resident.undefined import Undefined
 
 
@@ -42,6 +43,10 @@ class _Epoch:
     new_indexes: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
     old_rules: dict[str, tuple[BoundPlan, ...] | None] = field(default_factory=dict)
     rebuilt: list[tuple[str, ...]] = field(default_factory=list)
+    switched: list[Switched] = field(default_factory=list)
+    costs: dict[tuple[str, ...], BootstrapCost] = field(default_factory=dict)
+    estimate: int = 0
+    bootstrap: int = 0
 
 
 class ResidentPlacement:
@@ -54,13 +59,19 @@ class ResidentPlacement:
         self._relations: dict[str, Relation] = {}
         self._bound: dict[str, tuple[BoundPlan, ...]] = {}
         self._runner = Runner(threads or len(os.sched_getaffinity(0)))
+        self._costs: dict[tuple[str, ...], BootstrapCost] = {}
         self._meter: Meter | None = None
         self._epoch: _Epoch | None = None
 
     # ---- one epoch
 
     def execute(
-        self, circuit: Circuit, facts: Mapping[str, FactDelta], encode: Encode, budget: Budget
+        self,
+        circuit: Circuit,
+        facts: Mapping[str, FactDelta],
+        encode: Encode,
+        budget: Budget,
+        policy: Policy = DEFAULT,
     ) -> Executed:
         assert self._epoch is None, "the last epoch is neither committed nor rolled back"
         epoch = self._epoch = _Epoch(circuit)
@@ -72,7 +83,7 @@ class ResidentPlacement:
             undefined = Undefined()
             self._runner.meet = undefined.from_plan
             for stratum in circuit.strata:
-                self._run(epoch, stratum, facts, deltas)
+                self._run(epoch, stratum, facts, deltas, policy)
             undefined.judge(circuit.rules, self._relations, self._runner, self._meter.charge, encode)
             changes = {}
             for name in epoch.journal:
@@ -82,7 +93,14 @@ class ResidentPlacement:
                     )
                     if len(change.present):
                         changes[name] = change
-            return Executed(changes, self._meter.derivations, tuple(epoch.rebuilt))
+            return Executed(
+                changes,
+                self._meter.derivations,
+                tuple(epoch.rebuilt),
+                tuple(epoch.switched),
+                epoch.estimate,
+                epoch.bootstrap,
+            )
         except MemoryError:
             self.rollback()
             raise BudgetExceededError(
@@ -132,31 +150,82 @@ class ResidentPlacement:
         return Relation(name, circuit.arities[name], lambda _: self._grew(), _in_place(circuit, name))
 
     def _run(
-        self, epoch: _Epoch, stratum: Stratum, facts: Mapping[str, FactDelta], deltas: dict[str, Batch]
+        self,
+        epoch: _Epoch,
+        stratum: Stratum,
+        facts: Mapping[str, FactDelta],
+        deltas: dict[str, Batch],
+        policy: Policy,
     ) -> None:
+        """Bring one stratum up to date: by an update, unless it is new or the policy wants a bootstrap."""
         before = self._circuit.stratum_of.get(stratum.relations[0])
-        old = {rule.id for rule in before.rules} if before is not None else set()
-        new = {rule.id for rule in stratum.rules}
         same = before is not None and before.shape == stratum.shape
-        moved = not same and any(self._relations[name].live for name in stratum.relations)
         changed = [name for name in stratum.relations if name in facts]
-        refolded = before is not None and before.folds != stratum.folds
-        if same and not changed and old == new and not refolded and not (stratum.reads & deltas.keys()):
-            return
+        if same and not changed and not (stratum.reads & deltas.keys()):
+            assert before is not None, "it is the same"
+            if before.folds == stratum.folds and _ids(before) == _ids(stratum):
+                return
+        live = any(self._relations[name].live for name in stratum.relations)
+        last = self._costs.get(stratum.relations) if same else None
+        anew = not same
+        if not same and live:
+            epoch.rebuilt.append(stratum.relations)
+            self._put_aside(epoch, stratum)
+        elif same and live and policy.always and stratum.derives:
+            expected = round(last.estimate()) if last is not None else 0
+            epoch.switched.append(Switched(stratum.relations, True, bootstrap=expected))
+            self._put_aside(epoch, stratum)
+            anew = True
         assert self._meter is not None
-        self._meter.enter(stratum)
-        if moved:
-            self._rebuild(epoch, stratum)
+        if not anew:
+            course = Course(last, policy, left=self._meter.left)
+            try:
+                self._work(epoch, stratum, before, facts, deltas, course)
+            except Abandoned as stop:
+                switched = Switched(stratum.relations, False, stop.spent, stop.estimate, stop.bootstrap)
+                epoch.switched.append(switched)
+                self._drop(epoch, stratum)
+                self._put_aside(epoch, stratum)
+                anew = True
+            epoch.estimate += max(course.spent, round(course.estimate))
+        if anew:
+            course = Course()
+            self._work(epoch, stratum, None, facts, deltas, course)
+        if stratum.derives:
+            epoch.costs[stratum.relations] = course.cost()
+        epoch.bootstrap += round(last.estimate()) if last is not None else 0
+        # A rule that disappears still has to see what changed below it.
+        read = epoch.circuit.read_above | self._circuit.read_above
+        for name in stratum.relations:
+            if name in read:
+                delta = net_change(self._relations[name], epoch.journal[name], epoch.replaced.get(name))
+                if len(delta):
+                    deltas[name] = delta
+
+    def _work(
+        self,
+        epoch: _Epoch,
+        stratum: Stratum,
+        before: Stratum | None,
+        facts: Mapping[str, FactDelta],
+        deltas: Mapping[str, Batch],
+        course: Course,
+    ) -> None:
+        """Evaluate the stratum: what changed since it was `before`, or, where that is None, everything."""
+        assert self._meter is not None
+        self._meter.enter(stratum, course)
         for name in stratum.relations:
             epoch.journal.setdefault(name, Changes(not self._relations[name].live))
         run = StratumRun(stratum, self._relations, self._bound, self._runner, self._meter, epoch.journal)
-        if same:
+        new = _ids(stratum)
+        if before is not None:
+            old = _ids(before)
             run.lower_changes(deltas, sorted(old))
             for rule in sorted(new - old):
                 run.whole_rule(rule, 1)
             for rule in sorted(old - new):
                 run.whole_rule(rule, -1)
-            earlier = {fold.target: set(fold.sources) for fold in before.folds} if before is not None else {}
+            earlier = {fold.target: set(fold.sources) for fold in before.folds}
             for fold in stratum.folds:
                 if fold.sources:
                     run.fold_changes(fold, deltas, sorted(earlier[fold.target] ^ set(fold.sources)))
@@ -166,31 +235,32 @@ class ResidentPlacement:
             for fold in stratum.folds:
                 if fold.sources:
                     run.fold_changes(fold, deltas, fold.sources)
-            if stratum.relations == (UNIT,) and not self._relations[UNIT].live:
-                run.assert_facts(UNIT, np.empty((1, 0), np.int64), ONE)
-            for name in stratum.relations:
-                if name in epoch.replaced:
-                    kept = epoch.replaced[name]
-                    rows = kept.all_rows()
-                    asserted, _, _ = kept.describe(rows)
-                    held = np.flatnonzero(asserted)
-                    if len(held):
-                        run.assert_facts(name, kept.codes(rows[held]), asserted[held])
-        for name in changed:
-            if len(facts[name][0]):
+            self._assert_again(epoch, stratum, run)
+        for name in stratum.relations:
+            if name in facts and len(facts[name][0]):
                 run.assert_facts(name, *facts[name])
         run.ascend()
-        # A rule that disappears still has to see what changed below it.
-        read = epoch.circuit.read_above | self._circuit.read_above
-        for name in stratum.relations:
-            if name in read:
-                delta = net_change(self._relations[name], epoch.journal[name], epoch.replaced.get(name))
-                if len(delta):
-                    deltas[name] = delta
 
-    def _rebuild(self, epoch: _Epoch, stratum: Stratum) -> None:
+    def _assert_again(self, epoch: _Epoch, stratum: Stratum, run: StratumRun) -> None:
+        """Give a stratum that is computed from nothing the facts that it had."""
+        if stratum.relations == (UNIT,) and not self._relations[UNIT].live:
+            run.assert_facts(UNIT, np.empty((1, 0), np.int64), ONE)
+        for name in stratum.relations:
+            if name in epoch.replaced:
+                kept = epoch.replaced[name]
+                rows = kept.all_rows()
+                asserted, _, _ = kept.describe(rows)
+                held = np.flatnonzero(asserted)
+                if len(held):
+                    run.assert_facts(name, kept.codes(rows[held]), asserted[held])
+
+    def _drop(self, epoch: _Epoch, stratum: Stratum) -> None:
+        """Take back what an update has done to the stratum."""
+        for name in stratum.relations:
+            undo(self._relations[name], epoch.journal.pop(name))
+
+    def _put_aside(self, epoch: _Epoch, stratum: Stratum) -> None:
         """Put empty relations in the place of the stratum's, with the same indexes; the old ones are kept aside."""
-        epoch.rebuilt.append(stratum.relations)
         for name in stratum.relations:
             old = self._relations[name]
             if name not in epoch.replaced and name not in epoch.created:
@@ -224,6 +294,9 @@ class ResidentPlacement:
                     del relation.indexes[columns]
             rules = self._circuit.rules
             self._bound = {id_: plans for id_, plans in self._bound.items() if id_ in rules}
+            strata = {stratum.relations for stratum in self._circuit.strata}
+            self._costs = {names: cost for names, cost in self._costs.items() if names in strata}
+        self._costs |= epoch.costs
         self._epoch = None
 
     def rollback(self) -> None:
@@ -300,6 +373,7 @@ class ResidentPlacement:
         for name, table in state.relations.items():
             fill(self._relations[name], table)
         self._circuit = state.circuit
+        self._costs = bootstrap_costs(state)
 
     def close(self) -> None:
         """Nothing is held outside of this process."""
@@ -307,6 +381,10 @@ class ResidentPlacement:
     def check_invariants(self) -> None:
         for relation in self._relations.values():
             check_relation(relation)
+
+
+def _ids(stratum: Stratum) -> set[str]:
+    return {rule.id for rule in stratum.rules}
 
 
 def _in_place(circuit: Circuit, name: str) -> Fold | None:

@@ -108,6 +108,7 @@ class StratumRun:
                 return main
 
             for plan in plans[relation]:
+                self._send(plan, deltas[relation])
                 self._runner.run(plan, deltas[relation], targets, self._meter.charge, self._emit)
 
     def whole_rule(self, rule: str, weight: int) -> None:
@@ -121,6 +122,7 @@ class StratumRun:
         weights = (weight * (1 - 2 * (hw & 1))).astype(np.int64) if relation.negative else ONE * weight
         heights = hw >> 1 if relation.name in self._own else GROUND
         batch = Batch(relation.codes(rows), heights, weights)
+        self._send(smallest, batch)
         self._runner.run(smallest, batch, lambda step: [self._main(step)], self._meter.charge, self._emit)
 
     def fold_changes(self, fold: Fold, deltas: Mapping[str, Batch], whole: Iterable[str] = ()) -> None:
@@ -217,6 +219,7 @@ class StratumRun:
             one = removals == 0 and not self._stratum.signed
             batch = Batch(relation.codes(changed), np.array([height], np.int32), ONE if one else weights)
             run = partial(self._runner.run, charge=self._meter.charge, emit=self._emit)
+            self._send(None, batch)
             for plan in early:
                 run(plan, batch, lambda step: [self._main(step)])
             indexes: dict[tuple[str, tuple[int, ...]], BatchIndex] = {}
@@ -254,6 +257,11 @@ class StratumRun:
 
     # ---- pushing supports
 
+    def _send(self, plan: BoundPlan | None, batch: Batch) -> None:
+        """Tell the watch of the strategy whether what follows adds or takes away."""
+        share = float(np.sign(batch.weights).mean()) if len(batch) else 0.0
+        self._meter.course.send(share * (plan.start.sign if plan is not None else 1))
+
     def _emit(self, plan: BoundPlan, codes: I64, heights: I32, weights: I64) -> None:
         self._push(plan.head, codes, heights + 1, weights)
 
@@ -269,6 +277,12 @@ class StratumRun:
             raise stop.error from None
         if not changes.fresh:
             changes.pushes.append((rows, heights, weights))
+        if heights is not GROUND:
+            # As floats: the sum of counts that fit into 64 bits need not.
+            times = len(codes) if weights.size == 1 else 1
+            net = float(weights.sum(dtype=np.float64)) * times
+            gross = net if changes.fresh else float(np.abs(weights).sum(dtype=np.float64)) * times
+            self._meter.course.emitted(len(codes), net, gross)
         self._meter.tuples(relation, self._stratum)
         self._look_later(name, rows, heights)
 

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, to_arrow
+from engine.elastic import BELOW, BootstrapCost
+from engine.placement import PlacementState
 from engine.resident.layout import I32, I64
 from engine.resident.relation import Relation
 
@@ -44,3 +46,27 @@ def fill(relation: Relation, table: pa.Table) -> None:
 
 def _key(rows: I32, heights: I32) -> I64:
     return (rows.astype(np.int64) << 32) | heights.astype(np.int64)
+
+
+def bootstrap_costs(state: PlacementState) -> dict[tuple[str, ...], BootstrapCost]:
+    """What a bootstrap of each stratum would enumerate, from the supports alone: each is a number of derivations.
+
+    Those of height h start at height h - 1, and those of height 1 below the recursion.
+    """
+    costs = {}
+    for stratum in state.circuit.strata:
+        profile: dict[int, int] = {}
+        pushed = 0
+        for name in stratum.relations if stratum.derives else ():
+            table = state.relations.get(name)
+            if table is None:
+                continue
+            found, supports = array_of(table, HEIGHT), array_of(table, SUPPORT)
+            sums = np.bincount(found, supports.astype(np.float64))
+            pushed += int(np.count_nonzero(supports[found > 0]))
+            for height in np.flatnonzero(sums[1:]).tolist():
+                place = height if height else BELOW
+                profile[place] = profile.get(place, 0) + int(sums[height + 1])
+        if profile:
+            costs[stratum.relations] = BootstrapCost.of(profile, pushed, float(sum(profile.values())))
+    return costs

@@ -10,7 +10,7 @@ each; small updates belong into the resident placement.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,12 @@ from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, to
 from engine.circuit.circuit import EMPTY, Circuit, Stratum, is_internal
 from engine.circuit.normal import UNIT
 from engine.circuit.plan import CompiledRule
+from engine.elastic import Abandoned, BootstrapCost, Course, Policy, Switched
 from engine.epoch import RelationChange
 from engine.errors import ZedlogError
-from engine.placement import Budget, Codes, Encode, Executed, FactDelta, PlacementState
+from engine.placement import DEFAULT, Budget, Codes, Encode, Executed, FactDelta, PlacementState
 from engine.resident.meter import Meter
+from engine.resident.transfer import bootstrap_costs
 from engine.spark.checks import check_version, state_of
 from engine.spark.conditions import check_supported
 from engine.spark.frames import WEIGHT, long
@@ -32,6 +34,7 @@ from engine.spark.session import SparkOptions, SparkSource
 from engine.spark.stratum import Growth, Lower, StratumRun
 from engine.spark.tables import Table, Tables
 from engine.spark.version import Counts, Version, compacted, consolidated, empty_layer
+from engine.spark.work import Outcome
 
 
 @dataclass(slots=True)
@@ -44,6 +47,10 @@ class _Epoch:
     deltas: dict[str, Table] = field(default_factory=dict)
     changes: dict[str, RelationChange] = field(default_factory=dict)
     rebuilt: list[tuple[str, ...]] = field(default_factory=list)
+    switched: list[Switched] = field(default_factory=list)
+    costs: dict[tuple[str, ...], BootstrapCost] = field(default_factory=dict)
+    estimate: int = 0
+    bootstrap: int = 0
 
 
 class SparkPlacement:
@@ -62,6 +69,7 @@ class SparkPlacement:
         self._circuit = EMPTY
         self._versions: dict[str, Version] = {}
         self._rules: dict[str, CompiledRule] = {}
+        self._costs: dict[tuple[str, ...], BootstrapCost] = {}
         self._epoch: _Epoch | None = None
         self.heights = 0
         """Heights that the last epoch went through, all strata together."""
@@ -81,7 +89,12 @@ class SparkPlacement:
     # ---- one epoch
 
     def execute(
-        self, circuit: Circuit, facts: Mapping[str, FactDelta], encode: Encode, budget: Budget
+        self,
+        circuit: Circuit,
+        facts: Mapping[str, FactDelta],
+        encode: Encode,
+        budget: Budget,
+        policy: Policy = DEFAULT,
     ) -> Executed:
         assert self._epoch is None, "the last epoch is neither committed nor rolled back"
         check_supported(circuit)
@@ -100,7 +113,7 @@ class SparkPlacement:
         try:
             with self._tables.watched(budget.seconds, lambda: meter.charge(0)):
                 for stratum in circuit.strata:
-                    self._run(epoch, stratum, facts, encode, meter, growth)
+                    self._run(epoch, stratum, facts, encode, meter, growth, policy)
             return Executed(
                 {
                     name: change
@@ -109,6 +122,9 @@ class SparkPlacement:
                 },
                 meter.derivations,
                 tuple(epoch.rebuilt),
+                tuple(epoch.switched),
+                epoch.estimate,
+                epoch.bootstrap,
             )
         except BaseException:
             self.rollback()
@@ -125,19 +141,73 @@ class SparkPlacement:
         encode: Encode,
         meter: Meter,
         growth: Mapping[str, Growth],
+        policy: Policy,
     ) -> None:
         """As `ResidentPlacement._run`: see there for what each case means."""
         before = self._circuit.stratum_of.get(stratum.relations[0])
-        old = {rule.id for rule in before.rules} if before is not None else set()
-        new = {rule.id for rule in stratum.rules}
+        old = _ids(before)
         same = before is not None and before.shape == stratum.shape
-        rebuilt = not same and any(epoch.versions[name].live for name in stratum.relations)
+        live = any(epoch.versions[name].live for name in stratum.relations)
         changed = [name for name in stratum.relations if name in facts and len(facts[name][0])]
-        if same and not changed and old == new and not (stratum.reads & epoch.deltas.keys()):
+        if same and not changed and old == _ids(stratum) and not (stratum.reads & epoch.deltas.keys()):
             return
-        if not (changed or old or new or rebuilt or stratum.relations == (UNIT,)):
+        rebuilt = not same and live
+        if not (changed or old or stratum.rules or rebuilt or stratum.relations == (UNIT,)):
             return
-        meter.enter(stratum)
+        last = self._costs.get(stratum.relations) if same else None
+        anew = not same
+        if rebuilt:
+            epoch.rebuilt.append(stratum.relations)
+        elif same and live and policy.always and stratum.derives:
+            expected = round(last.estimate()) if last is not None else 0
+            epoch.switched.append(Switched(stratum.relations, True, bootstrap=expected))
+            anew = rebuilt = True
+        derived = self._derived(epoch, stratum)
+        outcomes: dict[str, Outcome] = {}
+        if not anew:
+            course = Course(last, policy, ahead=False, left=meter.left)
+            meter.enter(stratum, course)
+            try:
+                run = self._prepared(epoch, stratum, before, False, facts, encode, meter, growth)
+                outcomes = self._run_through(run)
+            except Abandoned as stop:
+                # Here a step is charged when it has been done.
+                meter.derivations += stop.step
+                spent = stop.spent + stop.step
+                epoch.switched.append(
+                    Switched(stratum.relations, False, spent, stop.estimate, stop.bootstrap)
+                )
+                for name in stratum.relations:
+                    version = epoch.versions[name]
+                    growth[name].live, growth[name].bytes = version.live, version.memory()
+                anew = rebuilt = True
+            epoch.estimate += max(course.spent, round(course.estimate))
+        if anew:
+            course = Course()
+            meter.enter(stratum, course)
+            run = self._prepared(epoch, stratum, None, rebuilt, facts, encode, meter, growth)
+            outcomes = self._run_through(run)
+        epoch.bootstrap += round(last.estimate()) if last is not None else 0
+        self._take(epoch, outcomes)
+        if stratum.derives:
+            # No sum of supports is at hand; the derived tuples grow with them.
+            now = self._derived(epoch, stratum)
+            course.emitted(course.spent, now - (0 if anew else derived), 0)
+            epoch.costs[stratum.relations] = course.cost()
+
+    def _prepared(
+        self,
+        epoch: _Epoch,
+        stratum: Stratum,
+        before: Stratum | None,
+        rebuilt: bool,
+        facts: Mapping[str, FactDelta],
+        encode: Encode,
+        meter: Meter,
+        growth: Mapping[str, Growth],
+    ) -> StratumRun:
+        """The stratum with its changes since it was `before`, or, where that is None, with everything."""
+        old, new = _ids(self._circuit.stratum_of.get(stratum.relations[0])), _ids(stratum)
         run = StratumRun(
             stratum,
             {name: epoch.versions[name] for name in stratum.relations},
@@ -149,7 +219,7 @@ class SparkPlacement:
             growth,
             encode,
         )
-        if same:
+        if before is not None:
             run.lower_changes(sorted(old))
             for rule in sorted(new - old):
                 run.whole_rule(rule, 1)
@@ -160,17 +230,24 @@ class SparkPlacement:
                 run.whole_rule(rule, 1)
         if stratum.relations == (UNIT,) and not epoch.versions[UNIT].live:
             run.assert_facts(UNIT, (np.empty((1, 0), np.int64), np.ones(1, np.int64)))
-        if rebuilt:
-            epoch.rebuilt.append(stratum.relations)
-            for name in stratum.relations:
-                rows = epoch.versions[name].frame()
-                if rows is not None and epoch.versions[name].counts.asserted:
-                    ground = rows.where(F.col(HEIGHT) == 0)
-                    run.assert_rows(name, ground.withColumnRenamed(SUPPORT, WEIGHT))
-        for name in changed:
-            run.assert_facts(name, facts[name])
-        outcomes = run.run()
-        self.heights += run.heights
+        for name in stratum.relations if rebuilt else ():
+            rows = epoch.versions[name].frame()
+            if rows is not None and epoch.versions[name].counts.asserted:
+                ground = rows.where(F.col(HEIGHT) == 0)
+                run.assert_rows(name, ground.withColumnRenamed(SUPPORT, WEIGHT))
+        for name in stratum.relations:
+            if name in facts and len(facts[name][0]):
+                run.assert_facts(name, facts[name])
+        return run
+
+    def _run_through(self, run: StratumRun) -> dict[str, Outcome]:
+        try:
+            return run.run()
+        finally:
+            self.heights += run.heights
+
+    def _take(self, epoch: _Epoch, outcomes: Mapping[str, Outcome]) -> None:
+        """Make a stratum's outcome the state, and hand its changes to the strata above."""
         read = epoch.circuit.read_above | self._circuit.read_above
         for name, outcome in outcomes.items():
             epoch.versions[name] = outcome.version
@@ -179,6 +256,10 @@ class SparkPlacement:
             if name in read and len(moved):
                 weights = outcome.change.present[moved].astype(np.int64)
                 epoch.deltas[name] = self._tables.put(to_arrow(outcome.change.codes[moved], weight=weights))
+
+    def _derived(self, epoch: _Epoch, stratum: Stratum) -> int:
+        """Derived tuples of a stratum."""
+        return sum(epoch.versions[name].counts.derived for name in stratum.relations)
 
     def _lower(self, epoch: _Epoch, stratum: Stratum, old: set[str]) -> dict[str, Lower]:
         """The relations of lower strata that the stratum's rules, old and new, read."""
@@ -201,6 +282,9 @@ class SparkPlacement:
             assert not epoch.versions.pop(name).live, "a relation with tuples has a schema"
         before, self._versions = self._versions, epoch.versions
         self._circuit, self._rules = epoch.circuit, dict(epoch.circuit.rules)
+        strata = {stratum.relations for stratum in self._circuit.strata}
+        costs = {**self._costs, **epoch.costs}
+        self._costs = {names: cost for names, cost in costs.items() if names in strata}
         self._epoch = None
         self._release(before, self._versions)
         for name, version in self._versions.items():
@@ -309,6 +393,9 @@ class SparkPlacement:
             self._release(versions, {})
             raise
         self._versions, self._circuit, self._rules = versions, state.circuit, dict(state.circuit.rules)
+        for names, cost in bootstrap_costs(state).items():
+            held = float(sum(versions[name].counts.derived for name in names))
+            self._costs[names] = replace(cost, pushed=cost.derivations, held=held, now=held)
 
     def _filled(self, version: Version, table: pa.Table) -> Version:
         """An empty version with the rows of `table`."""
@@ -322,3 +409,7 @@ class SparkPlacement:
     def check_invariants(self) -> None:
         for version in self._versions.values():
             check_version(version, self._tables)
+
+
+def _ids(stratum: Stratum | None) -> set[str]:
+    return {rule.id for rule in stratum.rules} if stratum is not None else set()

@@ -367,6 +367,7 @@ def _summary(record: EpochRecord, now: float, transactions: int) -> bytes:
             "strategy": record.strategy,
             "placement": record.placement,
             "derivations": record.derivations,
+            "cost": record.cost,
             "reason": record.reason,
             "elapsed_ms": record.elapsed_ms,
         }
