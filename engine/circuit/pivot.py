@@ -1,8 +1,8 @@
 """Pivots: an argument that a recursive stratum hands on unchanged, so that its fixpoint falls into independent parts.
 
 In: a stratum. Out: for each of its relations one column, or None. Always: every recursive rule has exactly one atom of
-the stratum, and the head's pivot column is the same variable as that atom's. So the derivations of a tuple never leave
-the tuples with its own pivot value:
+the stratum, and the head's pivot column is the same variable as that atom's; of a relation folded in place it is a
+column of the group. So the derivations of a tuple never leave the tuples with its own pivot value:
 
     tc(x, z) :- tc(x, y), arc(y, z).     pivot: column 0 of tc
 
@@ -28,8 +28,10 @@ Link = tuple[str, str, frozenset[tuple[int, int]]]
 @lru_cache(maxsize=256)
 def pivot_of(stratum: Stratum) -> Mapping[str, int] | None:
     """The pivot column of each relation of a recursive stratum; of several choices the one with least columns."""
-    if not stratum.recursive or stratum.signed:
+    if not stratum.recursive or any(fold.sources for fold in stratum.folds):
         return None
+    # What is folded in place is not part of its group, and a group must not fall apart.
+    folded = {(fold.target, fold.place) for fold in stratum.folds}
     links = []
     for rule in stratum.rules:
         inner = [atom for atom in rule.atoms if atom.relation in stratum.relations]
@@ -41,6 +43,7 @@ def pivot_of(stratum: Stratum) -> Mapping[str, int] | None:
                 for i, head in enumerate(rule.rule.head.terms)
                 for j, term in enumerate(atom.terms)
                 if isinstance(head, Variable) and isinstance(term, Variable) and head.name == term.name
+                if (rule.head, i) not in folded and (atom.relation, j) not in folded
             }
             links.append((rule.head, atom.relation, frozenset(pairs)))
     return next(_choices(links, {}), None)

@@ -26,7 +26,7 @@ def check_relation(relation: Relation) -> None:
     assert ((present == 0) | (present == 1)).all(), "entries sum to 0 or 1"
     state = state_of(relation)
     if relation.fold is not None:
-        _check_groups(relation, relation.fold, state)
+        check_groups(relation.name, relation.fold, state)
     plain = {} if relation.fold is not None else state["supports"]
     for tuple_, supports in plain.items():
         entries = state["entries"].get(tuple_, {})
@@ -48,7 +48,7 @@ def check_relation(relation: Relation) -> None:
         assert {t: sorted(h) for t, h in found.items()} == expected, f"index {columns} of {relation.name}"
 
 
-def _check_groups(relation: Relation, fold: Fold, state: Mapping[str, Any]) -> None:
+def check_groups(name: str, fold: Fold, state: Mapping[str, Any]) -> None:
     """At every height the one entry of a group is its extreme over what is present at that height."""
     groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for tuple_ in state["supports"]:
@@ -70,4 +70,4 @@ def _check_groups(relation: Relation, fold: Fold, state: Mapping[str, Any]) -> N
                 for t in members
                 if sum(w for h, w in state["entries"].get(t, {}).items() if h <= height) > 0
             ]
-            assert shown == ([best(present, key=value)] if present else []), (relation.name, members, height)
+            assert shown == ([best(present, key=value)] if present else []), (name, members, height)

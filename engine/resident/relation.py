@@ -240,6 +240,11 @@ class Relation:
             self._groups.add(self.arrays.rows, new, new, np.zeros(capacity, ENTRY))
         return self._groups
 
+    def group(self, rows: I32) -> None:
+        """Make rows known that got their supports and entries elsewhere: a fold in place looks at all of a group."""
+        if self.fold is not None and len(rows):
+            self._group_rows(self.fold, rows)
+
     def change_entries(self, rows: I32, weights: I64, height: int, removals: int) -> None:
         """Add `weights` to the entries of `rows` at `height`, here and in every index. `weights` is not kept."""
         out_rows = np.empty(len(rows), np.int32)

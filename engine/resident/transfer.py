@@ -35,6 +35,7 @@ def fill(relation: Relation, table: pa.Table) -> None:
     codes = codes_of(table, relation.arity)
     heights = array_of(table, HEIGHT).astype(np.int32)
     rows = relation.push(codes, heights, array_of(table, SUPPORT))
+    relation.group(rows)
     entries = array_of(table, ENTRY)
     held = np.flatnonzero(entries)
     order = held[np.argsort(heights[held], kind="stable")]

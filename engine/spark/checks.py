@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of
+from engine.resident.checks import check_groups
 from engine.spark.tables import Tables
 from engine.spark.version import Version, consolidated
 
@@ -33,7 +34,10 @@ def state_of(version: Version, tables: Tables) -> Mapping[str, Any]:
 def check_version(version: Version, tables: Tables) -> None:
     """Raise AssertionError unless supports, entries and counts of a relation agree."""
     state = state_of(version, tables)
-    for tuple_, supports in state["supports"].items():
+    if version.fold is not None:
+        check_groups(version.name, version.fold, state)
+    plain = {} if version.fold is not None else state["supports"]
+    for tuple_, supports in plain.items():
         entries = state["entries"].get(tuple_, {})
         total = last = 0
         for height in sorted({*supports, *entries}):
@@ -43,7 +47,10 @@ def check_version(version: Version, tables: Tables) -> None:
             last = now
     assert state["entries"].keys() <= state["supports"].keys(), "an entry without support"
     present = sum(sum(entries.values()) for entries in state["entries"].values())
-    derived = sum(any(height > 0 for height in supports) for supports in state["supports"].values())
+    derived = present
+    if version.fold is None:
+        above = (sum(n for height, n in by.items() if height > 0) for by in state["supports"].values())
+        derived = sum(total > 0 for total in above)
     counts = version.counts
     assert (counts.present, counts.asserted, counts.derived) == (present, len(state["facts"]), derived), (
         version.name

@@ -3,8 +3,10 @@
 In: the part's supports that come from outside the recursion, as Arrow batches of (rel, c0 .., height, weight), and,
 carried by the task itself, the recursive rules and the relations of lower strata that they read. Out: Arrow batches of
 (rel, c0 .., height, support, entry, derived, problem): every support of the part; `entry` is 1 where the tuple's entry
-is, and there `derived` is the sum of its supports above height 0. One more row, of `rel` COST, holds the derivations
-in `support`; one of `rel` PROBLEM, instead of all others, an error as JSON. The task holds its whole part in memory.
+is, and there `derived` is the sum of its supports above height 0. In a stratum with a fold in place a tuple may have
+more entries, also where it has no support, and `derived` says nothing. One more row, of `rel` COST, holds the
+derivations in `support`; one of `rel` PROBLEM, instead of all others, an error as JSON; one of `rel` UNDEFINED says
+that some binding had no value for a term, and that the part is not computed. The task holds its whole part in memory.
 """
 
 from __future__ import annotations
@@ -16,18 +18,21 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from engine.arrow import HEIGHT, array_of, codes_of, columns, to_arrow
+from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, to_arrow
 from engine.circuit.circuit import Stratum
-from engine.errors import BudgetExceededError, WeightOverflowError, ZedlogError
+from engine.errors import BudgetExceededError, EvaluationError, WeightOverflowError, ZedlogError
 from engine.placement import Budget
 from engine.resident.bound import BoundPlan
 from engine.resident.meter import Meter
 from engine.resident.relation import ONE, Relation
 from engine.resident.steps import Runner
 from engine.resident.stratum import GROUND, Changes, StratumRun
+from engine.resident.transfer import to_table
 from engine.spark.frames import REL, WEIGHT
+from engine.spark.work import in_place
+from engine.symbols import SymbolTable
 
-COST, PROBLEM = -1, -2
+COST, PROBLEM, UNDEFINED = -1, -2, -3
 ERRORS: dict[str, type[ZedlogError]] = {e.code: e for e in (BudgetExceededError, WeightOverflowError)}
 _CHUNK = 1 << 16
 
@@ -56,9 +61,14 @@ class Fixpoint:
         except (BudgetExceededError, WeightOverflowError) as error:
             row = _row(width, PROBLEM, 0, json.dumps(error.problem(), default=str))
             yield from row.to_batches()
+        except EvaluationError:
+            yield from _row(width, UNDEFINED, 0, None).to_batches()
 
     def _computed(self, table: pa.Table, width: int) -> Iterator[pa.RecordBatch]:
-        relations = {name: Relation(name, arity) for name, arity in self.arities.items()}
+        folds = in_place(self.stratum)
+        relations = {
+            name: Relation(name, arity, fold=folds.get(name)) for name, arity in self.arities.items()
+        }
         for name, stream in self.lower.items():
             relation = relations[name]
             codes = codes_of(pa.ipc.open_stream(stream).read_all(), relation.arity)
@@ -70,7 +80,10 @@ class Fixpoint:
         meter = Meter(self.budget, relations)
         meter.enter(self.stratum)
         journal = {name: Changes(fresh=True) for name in self.names}
-        run = StratumRun(self.stratum, relations, self.bound, Runner(1), meter, journal)
+        runner = Runner(1)
+        # What is computed here needs no symbol (pivoted.py).
+        runner.symbols = SymbolTable()
+        run = StratumRun(self.stratum, relations, self.bound, runner, meter, journal)
         rel, heights, weights = (
             array_of(table, REL),
             array_of(table, HEIGHT).astype(np.int32),
@@ -83,7 +96,8 @@ class Fixpoint:
                 run.add_supports(name, codes, heights[mine], weights[mine])
         run.ascend()
         for number, name in enumerate(self.names):
-            yield from _rows(number, relations[name], width).to_batches(max_chunksize=_CHUNK)
+            rows = (_signed_rows if self.stratum.signed else _rows)(number, relations[name], width)
+            yield from rows.to_batches(max_chunksize=_CHUNK)
         yield from _row(width, COST, meter.derivations, None).to_batches()
 
 
@@ -105,6 +119,15 @@ def _rows(number: int, relation: Relation, width: int) -> pa.Table:
     wide = np.zeros((len(rows), width), np.int64)
     wide[:, : relation.arity] = relation.codes(rows)
     return _output(number, to_arrow(wide, height=heights, support=counts, entry=entry, derived=derived), None)
+
+
+def _signed_rows(number: int, relation: Relation, width: int) -> pa.Table:
+    table = to_table(relation)
+    wide = np.zeros((table.num_rows, width), np.int64)
+    wide[:, : relation.arity] = codes_of(table, relation.arity)
+    parts = {name: array_of(table, name) for name in (SUPPORT, ENTRY)}
+    heights = array_of(table, HEIGHT).astype(np.int32)
+    return _output(number, to_arrow(wide, height=heights, **parts, derived=np.zeros(1, np.int64)), None)
 
 
 def _row(width: int, rel: int, support: int, problem: str | None) -> pa.Table:

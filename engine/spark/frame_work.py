@@ -10,7 +10,7 @@ heights came before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,14 +19,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns
+from engine.circuit.circuit import Stratum
 from engine.circuit.plan import Start
+from engine.placement import Encode
 from engine.spark.frames import DERIVATIONS, REL, WEIGHT, long, padded, united
-from engine.spark.lowering import Encode, fits
+from engine.spark.lowering import fits
+from engine.spark.settling import NEXT, TOUCHED, Settling
 from engine.spark.tables import ROWS, Table, Tables
 from engine.spark.version import Version, empty_layer, summed
-from engine.spark.work import Outcome, Seen, Supports
+from engine.spark.work import MARKS, Outcome, Seen, Supports, begun, in_place
 
-NEXT, TOUCHED, CHANGED, NEW = "next", "touched", "changed", "new"
+CHANGED, NEW = "changed", "new"
 PARTS = 8
 """Parts from which they are united."""
 
@@ -45,14 +48,14 @@ class _Parts:
 
 
 class FrameWork:
-    """See the module. `versions` and `rebuilt` are as in `LocalWork`; `starts`: the starting atoms of the stratum's
-    plans, so that one query tells which of them have nothing to start from."""
+    """See the module. `versions`, `rebuilt` and `stratum` are as in `LocalWork`. One query tells which of the plans'
+    starting atoms have nothing to start from."""
 
     def __init__(
         self,
         versions: Mapping[str, Version],
         rebuilt: bool,
-        starts: Iterable[Start],
+        stratum: Stratum,
         tables: Tables,
         encode: Encode,
     ) -> None:
@@ -61,7 +64,11 @@ class FrameWork:
         self.names = list(versions)
         self.width = max(version.arity for version in versions.values())
         self.encode = encode
+        starts = [plan.start for rule in stratum.rules for plan in rule.plans]
         self.starts = list(dict.fromkeys(start for start in starts if start.relation in versions))
+        self._stratum = stratum
+        by_number = {self.names.index(name): fold for name, fold in in_place(stratum).items()}
+        self._settling = Settling(self.width, by_number, stratum.signed, tables.partitions)
         self._tables = tables
         self.local_rows = tables.local_rows
         self._key = [REL, *columns(self.width)]
@@ -80,7 +87,8 @@ class FrameWork:
     def measures() -> list[Column]:
         """What `push` must know of supports, by height."""
         changed = F.sum((F.col(WEIGHT) != 0).cast("long"))
-        return [changed.alias(CHANGED), F.sum(DERIVATIONS).alias(DERIVATIONS)]
+        marks = F.collect_set(F.when(F.col(REL) < 0, F.col(REL)))
+        return [changed.alias(CHANGED), F.sum(DERIVATIONS).alias(DERIVATIONS), marks.alias(MARKS)]
 
     def push(self, supports: Supports) -> int:
         self._held.append(supports.table)
@@ -92,7 +100,7 @@ class FrameWork:
             self._pushed.add(changed.select(*self._key, HEIGHT, WEIGHT), looks)
             self._rows += sum(looks.values())
             self._unite(self._pushed, [*self._key, HEIGHT])
-        return int(array_of(found, DERIVATIONS).sum())
+        return supports.derivations
 
     def take_over(self, pushed: pa.Table, entered: pa.Table | None, scheduled: pa.Table | None) -> None:
         """Go on with work that was done elsewhere: what it pushed and entered, and what it was about to look at."""
@@ -147,7 +155,6 @@ class FrameWork:
         """(rel, c0 .., weight, next): what to add to the entry at `height`, and where to look next."""
         touched = [f.where(F.col(HEIGHT) == height).select(*self._key) for f in self._pushed.frames]
         touched += [f.where(F.col(NEXT) == height).select(*self._key) for f in self._later.frames]
-        wanted = F.broadcast(united(touched).distinct()) if few else None
         sources = []
         for frame in self._pushed.frames:
             sources.append(self._row(frame, F.col(HEIGHT), F.col(WEIGHT), long(0), F.col(HEIGHT) == height))
@@ -165,28 +172,10 @@ class FrameWork:
                         F.lit(number).alias(REL), *padded(version.arity, self.width), HEIGHT, SUPPORT, ENTRY
                     )
                     old.append(self._row(wide, F.col(HEIGHT), F.col(SUPPORT), F.col(ENTRY), F.lit(False)))
-        if wanted is not None:
-            old = [f.join(wanted, self._key, "left_semi").select(*f.columns) for f in old]
-        rows = united([*sources, *old]).repartition(self._tables.partitions, *self._key)
-        by_height = rows.groupBy(*self._key, HEIGHT).agg(
-            F.sum(SUPPORT).alias(SUPPORT), F.sum(ENTRY).alias(ENTRY), F.max(TOUCHED).alias(TOUCHED)
-        )
-        at = F.col(HEIGHT)
-        found = by_height.groupBy(*self._key).agg(
-            _sum_if(at < height, SUPPORT).alias("below"),
-            _sum_if(at <= height, SUPPORT).alias("upto"),
-            _sum_if(at == height, ENTRY).alias("have"),
-            F.min(F.when((at > height) & (F.col(ENTRY) != 0), at)).alias("entry_later"),
-            F.min(F.when((at > height) & (F.col(SUPPORT) != 0), at)).alias("support_later"),
-            F.max(TOUCHED).alias(TOUCHED),
-        )
-        want = (F.col("upto") > 0).cast("long") - (F.col("below") > 0).cast("long")
-        # An entry later on may have to go; a support later on matters only while there is none up to here.
-        look = F.least("entry_later", F.when(F.col("upto") <= 0, F.col("support_later")))
-        settled = found.where(TOUCHED).select(
-            *self._key, F.lit(height).alias(HEIGHT), (want - F.col("have")).alias(WEIGHT), look.alias(NEXT)
-        )
-        return settled.where((F.col(WEIGHT) != 0) | F.col(NEXT).isNotNull())
+        if few:
+            spots = F.broadcast(self._settling.spots(united(touched)).distinct())
+            old = [self._settling.at_spots(frame, spots) for frame in old]
+        return self._settling.settled(united([*sources, *old]), height)
 
     def _row(
         self, frame: DataFrame, height: Column, support: Column, entry: Column, touched: Column
@@ -225,7 +214,7 @@ class FrameWork:
             raise
         if not layer.rows:
             self._tables.release(layer)
-        base = Version(name, version.arity) if self.rebuilt else version
+        base = begun(version, self.rebuilt, self._stratum)
         return Outcome(base.with_layer(layer, seen.counts(version.counts)), seen.change())
 
     def _compared(self, version: Version, layer: Table) -> tuple[Seen, int]:
@@ -258,6 +247,10 @@ class FrameWork:
         was_asserted, was_derived, was_present, asserted, derived, present = (
             array_of(table, v) for v in values
         )
+        if version.fold is not None:
+            was_derived = was_present
+        if version.name in in_place(self._stratum):
+            derived = present
         codes = codes_of(table, version.arity)
         seen = Seen(codes, (was_asserted, was_derived, was_present), (asserted, derived, present))
         return seen, int(array_of(table, NEW).sum())

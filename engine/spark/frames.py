@@ -7,6 +7,7 @@ A relation's tuple of n columns is `c0 .. c(n-1)`, longs that hold codes (engine
     entry        long    present(height) - present(height - 1)
     weight       long    of a change
     derivations  long    rows that were summed up into this one
+    fault        bool    the binding has no value for some term; it derives nothing
     rel          int     which relation of a stratum: the relations of one stratum travel in one frame, the narrower
                          ones padded with zeros, so that one query does the work of a whole height
 
@@ -24,7 +25,7 @@ from pyspark.sql import functions as F
 
 from engine.arrow import column
 
-WEIGHT, DERIVATIONS, REL = "weight", "derivations", "rel"
+WEIGHT, DERIVATIONS, FAULT, REL = "weight", "derivations", "fault", "rel"
 
 
 def padded(arity: int, width: int) -> list[Column]:

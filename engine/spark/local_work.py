@@ -16,15 +16,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from engine.arrow import ENTRY, HEIGHT, SUPPORT, Array, array_of, codes_of, column, columns, to_arrow
+from engine.circuit.circuit import Stratum
 from engine.circuit.plan import Start
-from engine.placement import Codes
+from engine.placement import Codes, Encode
+from engine.resident.folds import distinct_rows
 from engine.resident.layout import I32, NONE
 from engine.resident.relation import PushOverflow, Relation
-from engine.spark.frames import DERIVATIONS, REL, WEIGHT, padded, united
-from engine.spark.lowering import Encode
+from engine.spark.frames import REL, WEIGHT, padded, united
 from engine.spark.tables import Tables
 from engine.spark.version import Change, Version, layer
-from engine.spark.work import Outcome, Seen, Supports, Values
+from engine.spark.work import Outcome, Seen, Supports, Values, begun, in_place
 
 BATCH = "in_batch"
 
@@ -34,7 +35,12 @@ class LocalWork:
     and `versions` are only what the result is compared with."""
 
     def __init__(
-        self, versions: Mapping[str, Version], rebuilt: bool, signed: bool, tables: Tables, encode: Encode
+        self,
+        versions: Mapping[str, Version],
+        rebuilt: bool,
+        stratum: Stratum,
+        tables: Tables,
+        encode: Encode,
     ) -> None:
         self.versions = versions
         self.rebuilt = rebuilt
@@ -43,11 +49,17 @@ class LocalWork:
         self.pushed: dict[str, list[Change]] = {name: [] for name in versions}
         self.entered: dict[str, list[Change]] = {name: [] for name in versions}
         self.rows = 0
-        self._signed = signed
+        self._stratum = stratum
+        self._folds = in_place(stratum)
         self._tables = tables
         self.encode = encode
-        self._before = {name: Relation(name, version.arity) for name, version in versions.items()}
-        self._now = {name: Relation(name, version.arity) for name, version in versions.items()}
+        self._before = {
+            name: Relation(name, version.arity, fold=version.fold) for name, version in versions.items()
+        }
+        self._now = {
+            name: Relation(name, version.arity, fold=self._folds.get(name))
+            for name, version in versions.items()
+        }
         self._asked = {name: Relation(name, version.arity) for name, version in versions.items()}
         self._schedule: dict[int, dict[str, list[I32]]] = {}
         for name, version in versions.items():
@@ -81,7 +93,7 @@ class LocalWork:
             self.pushed[name].append((codes, heights, weights))
             self.rows += len(rows)
             self._look_later(name, rows, heights)
-        return int(array_of(table, DERIVATIONS).sum())
+        return supports.derivations
 
     def _look_up(self, tuples: Mapping[str, Codes]) -> None:
         """Get the old supports of tuples that are touched for the first time."""
@@ -90,6 +102,12 @@ class LocalWork:
         asked = []
         for name, codes in tuples.items():
             if self.versions[name].stored:
+                fold = self._folds.get(name)
+                if fold is not None:
+                    # A fold in place looks at all tuples of a group: one stands for it.
+                    codes = codes.copy()
+                    codes[:, fold.place] = 0
+                    codes = distinct_rows(codes)
                 new = np.flatnonzero(self._asked[name].rows_of(codes) == NONE)
                 if len(new):
                     self._asked[name].push(codes[new], np.zeros(1, np.int32), np.ones(1, np.int64))
@@ -114,10 +132,10 @@ class LocalWork:
         rows = stored.select(
             F.lit(number).alias(REL), *padded(version.arity, self.width), HEIGHT, SUPPORT, ENTRY
         )
-        wanted = keys.where(F.col(REL) == number).select(REL, *columns(version.arity)).distinct()
-        return rows.join(F.broadcast(wanted), [REL, *columns(version.arity)], "left_semi").select(
-            *rows.columns
-        )
+        fold = self._folds.get(name)
+        key = [REL, *(column(c) for c in (range(version.arity) if fold is None else fold.group))]
+        wanted = keys.where(F.col(REL) == number).select(*key).distinct()
+        return rows.join(F.broadcast(wanted), key, "left_semi").select(*rows.columns)
 
     def _know(self, name: str, rows: pa.Table) -> None:
         """Take old supports and entries into both arrangements; in a rebuilt stratum into the old one alone."""
@@ -126,9 +144,11 @@ class LocalWork:
         supports, entries = array_of(rows, SUPPORT), array_of(rows, ENTRY)
         for relation in [self._before[name]] if self.rebuilt else [self._before[name], self._now[name]]:
             some = np.flatnonzero(supports)
-            relation.push(np.ascontiguousarray(codes[some]), heights[some], supports[some])
+            known = relation.push(np.ascontiguousarray(codes[some]), heights[some], supports[some])
             some = np.flatnonzero(entries)
             ids = relation.push(np.ascontiguousarray(codes[some]), heights[some], np.zeros(1, np.int64))
+            if relation is self._now[name]:
+                relation.group(np.concatenate((known, ids)))
             for height in np.unique(heights[some]).tolist():
                 at = np.flatnonzero(heights[some] == height)
                 # A layer may take away what an earlier one brought, and then nothing is left.
@@ -151,7 +171,7 @@ class LocalWork:
         for name, rows in sorted(self._schedule.pop(height, {}).items()):
             relation = self._now[name]
             changed, weights, removals, later, heights = relation.settle(
-                np.concatenate(rows), height, self._signed
+                np.concatenate(rows), height, self._stratum.signed
             )
             if len(later):
                 self._look_later(name, later, heights)
@@ -174,7 +194,7 @@ class LocalWork:
             seen = compared(self._before[name], self._now[name])
             table = self._tables.put(layer(version.arity, self.pushed[name], self.entered[name]))
             counts = seen.counts(version.counts)
-            old = Version(name, version.arity) if self.rebuilt else version
+            old = begun(version, self.rebuilt, self._stratum)
             outcomes[name] = Outcome(old.with_layer(table, counts), seen.change())
         return outcomes
 

@@ -3,6 +3,8 @@
 The supports that come from outside the recursion are partitioned by the pivot, the relations of lower strata that the
 recursive rules read travel with the task, and each task runs the resident kernels to the end of its part
 (fixpoint.py). It holds only for a stratum that was empty: a retraction must go height by height across all parts.
+Where a part meets a binding without a value for a term, the job is dropped and the stratum goes the general way, which
+knows what to do about it.
 """
 
 from __future__ import annotations
@@ -18,19 +20,33 @@ from pyspark.sql import functions as F
 
 from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns
 from engine.circuit.circuit import Stratum
-from engine.circuit.plan import Absent, Check, Extend
-from engine.placement import Budget
+from engine.circuit.plan import CompiledRule, Let, Where
+from engine.language.syntax import Constant, walk
+from engine.placement import Budget, Encode
 from engine.resident.bound import bind_rule
-from engine.spark.fixpoint import COST, ERRORS, PROBLEM, Fixpoint, schema
+from engine.spark.fixpoint import COST, ERRORS, PROBLEM, UNDEFINED, Fixpoint, schema
 from engine.spark.frames import REL, WEIGHT
-from engine.spark.lowering import Encode
 from engine.spark.tables import ROWS, Table, Tables
 from engine.spark.tasks import can_map, map_in_arrow
+from engine.spark.terms import is_native
 from engine.spark.version import Version
-from engine.spark.work import Outcome, Seen, Supports
+from engine.spark.work import Outcome, Seen, Supports, begun
 
 LOWER_BYTES = 256 << 20
 """Bytes of lower relations up to which they are replicated into every task."""
+
+
+def _needs_no_symbols(rule: CompiledRule) -> bool:
+    """Whether the rule's computed values and conditions are over numbers alone, and the same on every machine."""
+    types = dict(rule.rule.types)
+    for plan in rule.plans:
+        for step in plan.steps:
+            if isinstance(step, Let | Where):
+                node = step.term if isinstance(step, Let) else step.condition
+                texts = any(isinstance(part, Constant) and isinstance(part.value, str) for part in walk(node))
+                if texts or not is_native(node, types):
+                    return False
+    return True
 
 
 class Pivoted:
@@ -59,15 +75,13 @@ class Pivoted:
         self._budget = budget
 
     def possible(self, supports: Supports) -> bool:
-        """Whether Python tasks can run here, the lower relations can be replicated, and nothing is computed, which
-        may need the symbols' texts."""
+        """Whether Python tasks can run here, the lower relations can be replicated, and nothing needs symbols."""
         lower = sum(version.counts.present * version.arity * 8 for version in self._lower.values())
-        steps = (step for rule in self._rules for plan in rule.plans for step in plan.steps)
-        looks_up = all(isinstance(step, Extend | Check | Absent) for step in steps)
-        return looks_up and lower <= LOWER_BYTES and can_map(supports.table.frame)
+        computed = all(_needs_no_symbols(rule) for rule in self._rules)
+        return computed and lower <= LOWER_BYTES and can_map(supports.table.frame)
 
-    def run(self, supports: Supports, charge: Callable[[int], None]) -> dict[str, Outcome]:
-        """The whole fixpoint over supports from outside the recursion."""
+    def run(self, supports: Supports, charge: Callable[[int], None]) -> dict[str, Outcome] | None:
+        """The whole fixpoint over supports from outside the recursion; None if a value does not exist."""
         number = {name: i for i, name in enumerate(self._names)}
         value = F.coalesce(
             *(
@@ -89,6 +103,9 @@ class Pivoted:
                 )
                 fields = json.loads(problem.column(0)[0].as_py())
                 raise ERRORS[fields.pop("code")](fields.pop("message"), **fields)
+            if UNDEFINED in sizes:
+                self._tables.release(table)
+                return None
             costs = dict(zip(array_of(found, REL).tolist(), array_of(found, SUPPORT).tolist(), strict=True))
             charge(costs.get(COST, 0))
             outcomes = {name: self._outcome(i, name, table, sizes.get(i, 0)) for name, i in number.items()}
@@ -106,16 +123,27 @@ class Pivoted:
         layer = mine.select(*key, HEIGHT, SUPPORT, ENTRY)
         # One relation reads the checkpoint itself; several share it, and each takes its rows out.
         kept = table.view(layer, rows) if len(self._names) == 1 else self._tables.checkpoint(layer, rows)
-        seen = self._seen(mine, version.arity)
-        return Outcome(version.with_layer(kept, seen.counts(version.counts)), seen.change())
+        begun_ = begun(version, False, self._stratum)
+        seen = self._seen(mine, begun_)
+        return Outcome(begun_.with_layer(kept, seen.counts(version.counts)), seen.change())
 
-    def _seen(self, mine: DataFrame, arity: int) -> Seen:
-        asserted = F.when(F.col(HEIGHT) == 0, F.col(SUPPORT)).otherwise(0).alias("asserted")
-        tuples = mine.where(F.col(ENTRY) != 0).select(*columns(arity), asserted, "derived")
+    def _seen(self, mine: DataFrame, version: Version) -> Seen:
+        key = columns(version.arity)
+        ground = F.col(HEIGHT) == 0
+        asserted = F.when(ground, F.col(SUPPORT)).otherwise(0)
+        if version.signed:
+            above = F.col(ENTRY) if version.fold is not None else F.when(ground, 0).otherwise(F.col(SUPPORT))
+            tuples = mine.groupBy(*key).agg(
+                F.sum(asserted).alias("asserted"), F.sum(above).alias("derived"), F.sum(ENTRY).alias(ENTRY)
+            )
+            # A tuple may be there at some heights only.
+            tuples = tuples.where(F.col(ENTRY) > 0)
+        else:
+            tuples = mine.where(F.col(ENTRY) != 0).select(*key, asserted.alias("asserted"), "derived")
         table = self._tables.collect(tuples, small=False)
         none = np.zeros(table.num_rows, np.int64)
         now = array_of(table, "asserted"), array_of(table, "derived"), none + 1
-        return Seen(codes_of(table, arity), (none, none, none), now)
+        return Seen(codes_of(table, version.arity), (none, none, none), now)
 
     def _task(self) -> Fixpoint:
         arities = {name: version.arity for name, version in {**self._versions, **self._lower}.items()}
@@ -141,7 +169,7 @@ class Pivoted:
         if entries is None:
             table = pa.table({name: pa.array([], pa.int64()) for name in key})
         else:
-            if len(version.layers) > 1:
+            if len(version.layers) > 1 or version.signed:
                 entries = entries.groupBy(*key).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
             # A relation without columns has one tuple or none; a column keeps the number of rows.
             table = self._tables.collect(entries.select(*key, F.lit(1).alias("present")), small=False)

@@ -28,13 +28,14 @@ from engine.placement import DEFAULT, Budget, Codes, Encode, Executed, FactDelta
 from engine.resident.meter import Meter
 from engine.resident.transfer import bootstrap_costs
 from engine.spark.checks import check_version, state_of
-from engine.spark.conditions import check_supported
+from engine.spark.faults import check_faults
 from engine.spark.frames import WEIGHT, long
 from engine.spark.session import SparkOptions, SparkSource
 from engine.spark.stratum import Growth, Lower, StratumRun
+from engine.spark.supported import check_supported
 from engine.spark.tables import Table, Tables
 from engine.spark.version import Counts, Version, compacted, consolidated, empty_layer
-from engine.spark.work import Outcome
+from engine.spark.work import Outcome, begun
 
 
 @dataclass(slots=True)
@@ -51,6 +52,8 @@ class _Epoch:
     costs: dict[tuple[str, ...], BootstrapCost] = field(default_factory=dict)
     estimate: int = 0
     bootstrap: int = 0
+    faulty: set[str] = field(default_factory=set)
+    """Rules that met a binding without a value."""
 
 
 class SparkPlacement:
@@ -114,6 +117,12 @@ class SparkPlacement:
             with self._tables.watched(budget.seconds, lambda: meter.charge(0)):
                 for stratum in circuit.strata:
                     self._run(epoch, stratum, facts, encode, meter, growth, policy)
+                check_faults(
+                    [rule for id_, rule in sorted(circuit.rules.items()) if id_ in epoch.faulty],
+                    lambda relation: epoch.versions[relation].entries(),
+                    self._tables,
+                    encode,
+                )
             return Executed(
                 {
                     name: change
@@ -147,12 +156,14 @@ class SparkPlacement:
         before = self._circuit.stratum_of.get(stratum.relations[0])
         old = _ids(before)
         same = before is not None and before.shape == stratum.shape
-        live = any(epoch.versions[name].live for name in stratum.relations)
+        live = any(epoch.versions[name].rows for name in stratum.relations)
+        refolded = before is not None and before.folds != stratum.folds
         changed = [name for name in stratum.relations if name in facts and len(facts[name][0])]
-        if same and not changed and old == _ids(stratum) and not (stratum.reads & epoch.deltas.keys()):
+        touched = changed or refolded or stratum.reads & epoch.deltas.keys()
+        if same and not touched and old == _ids(stratum):
             return
         rebuilt = not same and live
-        if not (changed or old or stratum.rules or rebuilt or stratum.relations == (UNIT,)):
+        if not (changed or old or stratum.rules or rebuilt or stratum.folds or stratum.relations == (UNIT,)):
             return
         last = self._costs.get(stratum.relations) if same else None
         anew = not same
@@ -169,7 +180,7 @@ class SparkPlacement:
             meter.enter(stratum, course)
             try:
                 run = self._prepared(epoch, stratum, before, False, facts, encode, meter, growth)
-                outcomes = self._run_through(run)
+                outcomes = self._run_through(epoch, run)
             except Abandoned as stop:
                 # Here a step is charged when it has been done.
                 meter.derivations += stop.step
@@ -186,7 +197,7 @@ class SparkPlacement:
             course = Course()
             meter.enter(stratum, course)
             run = self._prepared(epoch, stratum, None, rebuilt, facts, encode, meter, growth)
-            outcomes = self._run_through(run)
+            outcomes = self._run_through(epoch, run)
         epoch.bootstrap += round(last.estimate()) if last is not None else 0
         self._take(epoch, outcomes)
         if stratum.derives:
@@ -212,7 +223,7 @@ class SparkPlacement:
             stratum,
             {name: epoch.versions[name] for name in stratum.relations},
             rebuilt,
-            self._lower(epoch, stratum, old),
+            self._lower(epoch, stratum, before),
             epoch.rules,
             self._tables,
             meter,
@@ -225,9 +236,16 @@ class SparkPlacement:
                 run.whole_rule(rule, 1)
             for rule in sorted(old - new):
                 run.whole_rule(rule, -1)
+            earlier = {fold.target: set(fold.sources) for fold in before.folds}
+            for fold in stratum.folds:
+                if fold.sources:
+                    run.fold_changes(fold, sorted(earlier[fold.target] ^ set(fold.sources)))
         else:
             for rule in sorted(new):
                 run.whole_rule(rule, 1)
+            for fold in stratum.folds:
+                if fold.sources:
+                    run.fold_changes(fold, fold.sources)
         if stratum.relations == (UNIT,) and not epoch.versions[UNIT].live:
             run.assert_facts(UNIT, (np.empty((1, 0), np.int64), np.ones(1, np.int64)))
         for name in stratum.relations if rebuilt else ():
@@ -240,11 +258,12 @@ class SparkPlacement:
                 run.assert_facts(name, facts[name])
         return run
 
-    def _run_through(self, run: StratumRun) -> dict[str, Outcome]:
+    def _run_through(self, epoch: _Epoch, run: StratumRun) -> dict[str, Outcome]:
         try:
             return run.run()
         finally:
             self.heights += run.heights
+            epoch.faulty |= run.faulty
 
     def _take(self, epoch: _Epoch, outcomes: Mapping[str, Outcome]) -> None:
         """Make a stratum's outcome the state, and hand its changes to the strata above."""
@@ -261,10 +280,11 @@ class SparkPlacement:
         """Derived tuples of a stratum."""
         return sum(epoch.versions[name].counts.derived for name in stratum.relations)
 
-    def _lower(self, epoch: _Epoch, stratum: Stratum, old: set[str]) -> dict[str, Lower]:
-        """The relations of lower strata that the stratum's rules, old and new, read."""
-        rules = {*old, *(rule.id for rule in stratum.rules)}
-        names = {name for id_ in rules for name in epoch.rules[id_].body} - set(stratum.relations)
+    def _lower(self, epoch: _Epoch, stratum: Stratum, before: Stratum | None) -> dict[str, Lower]:
+        """The relations of lower strata that the stratum's rules and folds, old and new, read."""
+        names = set(stratum.reads if before is None else stratum.reads | before.reads) - set(
+            stratum.relations
+        )
         lower = {}
         for name in names:
             now = epoch.versions.get(name) or self._versions[name]
@@ -352,7 +372,9 @@ class SparkPlacement:
         ground = F.col(HEIGHT) == 0
         summary = rows.groupBy(*key).agg(
             F.sum(F.when(ground, F.col(SUPPORT)).otherwise(0)).alias("asserted"),
-            F.sum(F.when(~ground, F.col(SUPPORT)).otherwise(0)).alias("derived"),
+            F.sum(F.when(~ground, F.col(SUPPORT)).otherwise(0) if version.fold is None else ENTRY).alias(
+                "derived"
+            ),
             F.sum(ENTRY).alias("all"),
         )
         found = self._tables.collect(
@@ -387,7 +409,9 @@ class SparkPlacement:
         versions: dict[str, Version] = {}
         try:
             for name, table in state.relations.items():
-                version = Version(name, state.circuit.arities[name])
+                version = begun(
+                    Version(name, state.circuit.arities[name]), False, state.circuit.stratum_of[name]
+                )
                 versions[name] = self._filled(version, table) if table.num_rows else version
         except BaseException:
             self._release(versions, {})
@@ -400,11 +424,16 @@ class SparkPlacement:
     def _filled(self, version: Version, table: pa.Table) -> Version:
         """An empty version with the rows of `table`."""
         heights, supports = array_of(table, HEIGHT), array_of(table, SUPPORT)
-        above = np.flatnonzero((heights > 0) & (supports != 0))
-        derived = np.unique(codes_of(table, version.arity)[above], axis=0) if version.arity else above[:1]
-        present = int(array_of(table, ENTRY).sum())
+        present = derived = int(array_of(table, ENTRY).sum())
         asserted = int(np.count_nonzero(supports[heights == 0]))
-        return version.with_layer(self._tables.put(table), Counts(present, asserted, len(derived)))
+        if version.fold is None:
+            above = np.flatnonzero(heights > 0)
+            tuples = codes_of(table, version.arity)[above]
+            _, place = np.unique(tuples, axis=0, return_inverse=True) if version.arity else (None, above * 0)
+            totals = np.zeros(len(above), np.int64)
+            np.add.at(totals, place.ravel(), supports[above])
+            derived = int(np.count_nonzero(totals > 0))
+        return version.with_layer(self._tables.put(table), Counts(present, asserted, derived))
 
     def check_invariants(self) -> None:
         for version in self._versions.values():

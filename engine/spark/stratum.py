@@ -17,18 +17,21 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from engine.arrow import HEIGHT, codes_of, columns, to_arrow
+from engine.arrow import HEIGHT, codes_of, to_arrow
 from engine.circuit.circuit import Stratum
+from engine.circuit.normal import Fold
 from engine.circuit.pivot import pivot_of
 from engine.circuit.plan import CompiledRule, Plan, Start
-from engine.placement import FactDelta
+from engine.placement import Encode, FactDelta
 from engine.resident.meter import Meter
+from engine.spark.branches import Branches
 from engine.spark.frame_work import FrameWork
-from engine.spark.frames import DERIVATIONS, REL, WEIGHT, long, padded, united
+from engine.spark.frames import REL, WEIGHT
 from engine.spark.local_work import LocalWork, count_fitting
-from engine.spark.lowering import Encode, LookUp, See, derivations, fits
+from engine.spark.lowering import LookUp, See, fits
 from engine.spark.pivoted import Pivoted
 from engine.spark.tables import Table, Tables
+from engine.spark.texts import InDriver
 from engine.spark.version import Version
 from engine.spark.work import Batch, Outcome, Supports
 
@@ -87,7 +90,8 @@ class StratumRun:
         self._width = max(version.arity for version in versions.values())
         self.heights = 0
         self._whole: list[tuple[CompiledRule, int]] = []
-        self._branches: list[DataFrame] = []
+        self._in_driver = InDriver(tables, encode)
+        self._branches = Branches(self._names, self._width, encode, self._in_driver)
         self._large = False
         self._facts: list[pa.Table] = []
         self._work: LocalWork | FrameWork | None = None
@@ -162,12 +166,33 @@ class StratumRun:
             entries = self._entries(relation)
             assert entries is not None, "it is not small"
             totals = []
+            signed = self._stratum.signed and relation in self._own
             for i, start in enumerate(counted):
                 condition = reduce(lambda a, b: a & b, fits(start, self._encode))
-                totals.append(F.sum(F.when(condition, F.col(WEIGHT)).otherwise(0)).alias(f"n{i}"))
+                weight = F.abs(WEIGHT) if signed else F.col(WEIGHT)
+                totals.append(F.sum(F.when(condition, weight).otherwise(0)).alias(f"n{i}"))
             found = self._tables.collect(entries.agg(*totals), small=False)
             result |= {start: int(found.column(f"n{i}")[0].as_py()) for i, start in enumerate(counted)}
         return result
+
+    def fold_changes(self, fold: Fold, whole: Sequence[str]) -> None:
+        """Fold the groups again that changed in the sources; see the resident placement's for `whole`."""
+        touched, rows = [], 0
+        for source in whole:
+            entries = self._lower_entries(source, was=False)
+            if entries is not None:
+                touched.append(entries)
+                rows += self._lower[source].new.counts.present
+        for source in sorted({*fold.sources, *whole}):
+            delta = self._lower[source].delta
+            if delta is not None:
+                touched.append(delta.frame)
+                rows += delta.rows
+        if touched:
+            sources = [self._lower[source].new for source in fold.sources]
+            few = self._small(rows)
+            self._branches.fold(fold, sources, touched, self._own_entries(fold.target), few)
+            self._large = self._large or not few
 
     def assert_facts(self, relation: str, facts: FactDelta) -> None:
         """Add to the asserted weights of tuples."""
@@ -182,16 +207,7 @@ class StratumRun:
 
     def assert_rows(self, relation: str, frame: DataFrame) -> None:
         """The same for facts that are on the executors, as (c0 .., weight)."""
-        arity = self._versions[relation].arity
-        self._branches.append(
-            frame.select(
-                F.lit(self._names.index(relation)).alias(REL),
-                *padded(arity, self._width),
-                F.lit(0).alias(HEIGHT),
-                WEIGHT,
-                long(0).alias(DERIVATIONS),
-            )
-        )
+        self._branches.rows(relation, self._versions[relation].arity, frame)
 
     # ---- the epoch
 
@@ -200,10 +216,12 @@ class StratumRun:
         try:
             found = self._begin()
             pivoted = self._pivoted(found)
-            if found is not None and pivoted is not None:
-                return self._in_one_job(pivoted, found)
             if found is not None:
-                self._push(found)
+                self._meter.charge(found.derivations)
+                outcomes = None if pivoted is None else self._in_one_job(pivoted, found)
+                if outcomes is not None:
+                    return outcomes
+                self._going.push(found)
             while (height := self._going.next_height()) is not None:
                 self.heights += 1
                 self._meter.height(height, self._stratum)
@@ -213,6 +231,7 @@ class StratumRun:
                     self._derive(batch)
             return self._going.finish()
         finally:
+            self._in_driver.release()
             if self._work is not None:
                 self._work.release()
 
@@ -233,9 +252,8 @@ class StratumRun:
             return None if facts is None else Supports(self._tables.local(facts), None)
         held = [self._tables.put(facts)] if facts is not None else []
         try:
-            found = self._summed([*self._branches, *(table.frame for table in held)])
+            found = self._summed([table.frame for table in held])
         finally:
-            self._branches = []
             for table in held:
                 self._tables.release(table)
         if found.by_height is not None and max(found.table.rows, old, 1) <= self._tables.local_rows:
@@ -260,11 +278,16 @@ class StratumRun:
         )
         return pivoted if pivoted.possible(found) else None
 
-    def _in_one_job(self, pivoted: Pivoted, found: Supports) -> dict[str, Outcome]:
+    def _in_one_job(self, pivoted: Pivoted, found: Supports) -> dict[str, Outcome] | None:
+        """None if the job cannot do it; then `found` is as before."""
         try:
             outcomes = pivoted.run(found, self._meter.charge)
-        finally:
+            if outcomes is None:
+                return None
+        except BaseException:
             self._tables.release(found.table)
+            raise
+        self._tables.release(found.table)
         for name, outcome in outcomes.items():
             growth = self._growth[name]
             growth.live, growth.bytes = outcome.version.live, outcome.version.memory()
@@ -276,11 +299,10 @@ class StratumRun:
         self._meter.charge(self._going.push(supports))
 
     def _local_work(self) -> LocalWork:
-        return LocalWork(self._versions, self._rebuilt, self._stratum.signed, self._tables, self._encode)
+        return LocalWork(self._versions, self._rebuilt, self._stratum, self._tables, self._encode)
 
     def _frame_work(self) -> FrameWork:
-        starts: list[Start] = [plan.start for rule in self._stratum.rules for plan in rule.plans]
-        return FrameWork(self._versions, self._rebuilt, starts, self._tables, self._encode)
+        return FrameWork(self._versions, self._rebuilt, self._stratum, self._tables, self._encode)
 
     def _derive(self, batch: Batch) -> None:
         """Join the entry changes of one height through every plan that starts at one of them."""
@@ -293,8 +315,7 @@ class StratumRun:
                     self._add(rule, plan, batch.changes(relation), see, 1, self._small(fitting))
         if not self._branches:
             return
-        found = self._summed(self._branches)
-        self._branches = []
+        found = self._summed()
         if isinstance(self._work, LocalWork) and found.by_height is not None:
             self._hand_over(self._work)
         self._push(found)
@@ -332,43 +353,40 @@ class StratumRun:
     def _add(
         self, rule: CompiledRule, plan: Plan, changes: DataFrame, see: See, weight: int, small: bool
     ) -> None:
-        heads = derivations(
-            rule.rule, plan, changes, see, self._encode, broadcast=small, consolidate=not small
-        )
-        if heads is None:
-            return
-        self._large = self._large or not small
-        arity = self._versions[plan.head].arity
-        self._branches.append(
-            heads.select(
-                F.lit(self._names.index(plan.head)).alias(REL),
-                *padded(arity, self._width),
-                HEIGHT,
-                (F.col(WEIGHT) * long(weight)).alias(WEIGHT),
-                long(1).alias(DERIVATIONS),
-            )
-        )
+        if self._branches.derive(rule, plan, changes, see, weight, small):
+            self._large = self._large or not small
 
-    def _summed(self, branches: list[DataFrame]) -> Supports:
+    def _summed(self, more: Sequence[DataFrame] = ()) -> Supports:
         """The pushed supports of all branches, summed up: in the driver if they are few."""
-        rows = (
-            united(branches)
-            .groupBy(REL, *columns(self._width), HEIGHT)
-            .agg(F.sum(WEIGHT).alias(WEIGHT), F.sum(DERIVATIONS).alias(DERIVATIONS))
-        )
+        rows = self._branches.take(more)
         held = self._work.rows if isinstance(self._work, LocalWork) else 0
+        supports = None
         if not self._large and held <= 10 * self._tables.local_rows:
             found = self._tables.collect_small(rows)
             if found is not None:
-                return Supports(self._tables.local(found), None)
-        return Supports(*self._tables.measured(rows, [HEIGHT], FrameWork.measures()))
+                supports = Supports(self._tables.local(found), None)
+        if supports is None:
+            supports = Supports(*self._tables.measured(rows, [HEIGHT], FrameWork.measures()))
+        try:
+            self._branches.faults(supports)
+        except BaseException:
+            self._tables.release(supports.table)
+            raise
+        return supports
+
+    @property
+    def faulty(self) -> set[str]:
+        """The rules (ids) that met a binding without a value for some term."""
+        return self._branches.faulty
 
     def _small(self, rows: int) -> bool:
         return rows <= self._tables.local_rows
 
     def _size(self, relation: str) -> int:
         if relation in self._own:
-            return 0 if self._rebuilt else self._versions[relation].counts.present
+            version = self._versions[relation]
+            # In a signed stratum there may be more entries than tuples.
+            return 0 if self._rebuilt else version.rows if self._stratum.signed else version.counts.present
         return self._lower[relation].new.counts.present
 
     def _entries(self, relation: str) -> DataFrame | None:

@@ -8,7 +8,7 @@ the first: every row is then written again a logarithmic number of times.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, to_arrow
+from engine.circuit.normal import Fold
 from engine.placement import Codes
 from engine.resident.layout import I32
 from engine.resident.relation import Relation
@@ -46,10 +47,14 @@ class Version:
     arity: int
     layers: tuple[Table, ...] = ()
     counts: Counts = Counts()
+    fold: Fold | None = None
+    """In place: of the supported tuples only the best of each group are present, and only these count as derived."""
+    signed: bool = False
+    """A tuple may have several entries, some of them negative."""
 
     @property
     def live(self) -> int:
-        """Tuples that are present: all that have a support, since the supports of a settled tuple are positive."""
+        """Tuples that are present."""
         return self.counts.present
 
     def memory(self) -> int:
@@ -82,7 +87,8 @@ class Version:
         return rows.where(F.col(ENTRY) != 0).select(*columns(self.arity), HEIGHT, F.col(ENTRY).alias(WEIGHT))
 
     def with_layer(self, layer: Table, counts: Counts) -> Version:
-        return Version(self.name, self.arity, (*self.layers, layer) if layer.rows else self.layers, counts)
+        layers = (*self.layers, layer) if layer.rows else self.layers
+        return replace(self, layers=layers, counts=counts)
 
 
 def consolidated(version: Version) -> DataFrame | None:
@@ -112,11 +118,11 @@ def compacted(version: Version, tables: Tables) -> Version:
         if len(local) <= 1:
             return version
         layers = (*stored, *_nonempty(tables.local(_merged(local, version.arity))))
-        return Version(version.name, version.arity, layers, version.counts)
+        return replace(version, layers=layers)
     rows = consolidated(version)
     assert rows is not None, "there is more than one layer"
     spread = rows.repartition(tables.partitions, *columns(version.arity)) if version.arity else rows
-    return Version(version.name, version.arity, _nonempty(tables.checkpoint(spread)), version.counts)
+    return replace(version, layers=_nonempty(tables.checkpoint(spread)))
 
 
 def empty_layer(arity: int) -> pa.Table:

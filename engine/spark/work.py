@@ -8,7 +8,7 @@ it no longer is, it hands over to `FrameWork`. Both do the same, and a test comp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -16,11 +16,17 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from engine.arrow import array_of
+from engine.circuit.circuit import Stratum
+from engine.circuit.normal import Fold
 from engine.circuit.plan import Start
 from engine.epoch import RelationChange
 from engine.placement import Codes
+from engine.spark.frames import DERIVATIONS, REL
 from engine.spark.tables import Table
 from engine.spark.version import Counts, Version
+
+MARKS = "marks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,31 @@ class Supports:
 
     table: Table
     by_height: pa.Table | None
+
+    def marks(self) -> list[int]:
+        """The negative `rel`s: which rules met a binding without a value (branches.py)."""
+        if self.by_height is None:
+            rel = array_of(self.table.local, REL)
+            marks: list[int] = np.unique(rel[rel < 0]).tolist()
+            return marks
+        return sorted({mark for marks in self.by_height.column(MARKS).to_pylist() for mark in marks})
+
+    @property
+    def derivations(self) -> int:
+        """The sum of derivations."""
+        counted = self.table.local if self.by_height is None else self.by_height
+        return int(array_of(counted, DERIVATIONS).sum())
+
+
+def in_place(stratum: Stratum) -> dict[str, Fold]:
+    """The folds over a relation's own tuples, by relation."""
+    return {fold.target: fold for fold in stratum.folds if not fold.sources}
+
+
+def begun(version: Version, rebuilt: bool, stratum: Stratum) -> Version:
+    """What an epoch's layer is added to: the old layers, or none where the relation is made anew."""
+    old = Version(version.name, version.arity) if rebuilt else version
+    return replace(old, fold=in_place(stratum).get(version.name), signed=stratum.signed)
 
 
 class Work(Protocol):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from engine import Reasoner
 from engine.epoch import EpochResult
+from engine.values import decode
 
-Rows = dict[str, dict[tuple[int, ...], tuple[int, bool, int, bool, bool]]]
+Rows = dict[str, dict[tuple[Any, ...], tuple[int, bool, int, bool, bool]]]
 
 
 def assert_same_state(spark: Reasoner, resident: Reasoner) -> None:
@@ -22,10 +26,21 @@ def assert_same_epoch(spark: EpochResult, resident: EpochResult) -> None:
     assert spark.record.placement == "spark"
 
 
-def _rows(result: EpochResult) -> Rows:
+def apply_both(spark: Reasoner, resident: Reasoner, change: Mapping[str, Any]) -> None:
+    """Apply a change to both; they tell the same, by values: new symbols may have other codes."""
+    ours, theirs = spark.apply(**change), resident.apply(**change)
+    assert ours.epoch == theirs.epoch
+    assert _rows(ours, spark) == _rows(theirs, resident)
+    assert ours.record.placement == "spark"
+
+
+def _rows(result: EpochResult, reasoner: Reasoner | None = None) -> Rows:
     told: Rows = {}
     for name, change in result.record.relations.items():
         keys = list(map(tuple, change.codes.tolist()))
+        if reasoner is not None:
+            types = [column.type for column in result.record.schemas[name].columns]
+            keys = decode(change.codes, types, reasoner._symbols)
         assert len(set(keys)) == len(keys), "a tuple is told twice"
         values = zip(
             change.asserted.tolist(),

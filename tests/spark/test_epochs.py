@@ -11,7 +11,6 @@ from engine import Reasoner
 from engine.errors import (
     BudgetExceededError,
     NegativeWeightError,
-    UnsupportedFeatureError,
     WeightOverflowError,
 )
 from engine.placement import Budget
@@ -118,21 +117,6 @@ def spending(reasoner: Reasoner, budget: Budget) -> Iterator[Reasoner]:
     before, reasoner._budget = reasoner._budget, budget
     yield reasoner
     reasoner._budget = before
-
-
-def test_what_is_not_evaluated_is_refused_by_name(on_spark: Make) -> None:
-    reasoner = on_spark()
-    reasoner.apply(facts={"e": [((1, 2), 1)], "s": [(("a",), 1)]})
-    state = reasoner.state()
-    for rule, word in [
-        ("n(c) :- c = count : { e(_, _) }.", "count"),
-        ("m(x, min(y)) :- e(x, y).", "min"),
-        ("p(x + 1) :- e(x, _).", "computed"),
-        ('q(x) :- s(x), x < "b".', "order of symbols"),
-    ]:
-        with pytest.raises(UnsupportedFeatureError, match=word):
-            reasoner.apply(rules=[(rule, 1)])
-        assert reasoner.state() == state
 
 
 def test_moving_to_spark_and_back_keeps_supports_and_heights(on_spark: Make, source: SparkSource) -> None:

@@ -9,6 +9,7 @@ import pytest
 from engine import Reasoner
 from engine.circuit.circuit import compile_circuit
 from engine.circuit.pivot import pivot_of
+from engine.errors import EvaluationError
 from engine.language.parser import parse_rules
 from engine.language.schema import Column, ColumnType, Schema
 from engine.spark.placement import SparkPlacement
@@ -43,6 +44,9 @@ def pivots(*rules: str) -> dict[str, int] | None:
         (["a(x, y) :- e(x, y).", "b(y, x) :- a(x, y).", "a(x, z) :- b(y, x), e(y, z)."], {"a": 0, "b": 1}),
         (["s(x, y) :- e(x, y).", "s(y, x) :- s(x, y)."], None),
         (["p(x, y, z) :- e(x, y), e(y, z).", "p(x, w, z) :- p(x, y, z), e(y, w)."], {"p": 0}),
+        # A folded column is in no group: of all pairs the source, of one source nothing.
+        (["d(x, y, min(c)) :- w(x, y, c).", "d(x, z, min(c)) :- d(x, y, c), e(y, z)."], {"d": 0}),
+        (["d(y, min(c)) :- w(y, c).", "d(z, min(c)) :- d(y, c), e(y, z)."], None),
     ],
 )
 def test_pivot_of_known_programs(rules: list[str], pivot: dict[str, int] | None) -> None:
@@ -58,6 +62,7 @@ def test_a_pivoted_bootstrap_is_the_resident_one(on_spark: Make, partitions: int
     rules = [(rule, 1) for rule in LINEAR]
     ours, theirs = spark.apply(facts=facts, rules=rules), resident.apply(facts=facts, rules=rules)
     assert_same_epoch(ours, theirs)
+    assert ours.cost == theirs.cost
     # One fixpoint in one job: no height of the recursive stratum was gone through from here.
     placement = spark._placement
     assert isinstance(placement, SparkPlacement)
@@ -76,4 +81,41 @@ def test_a_pivot_over_two_relations(on_spark: Make) -> None:
     spark, resident = on_spark("large"), Reasoner()
     assert_same_epoch(spark.apply(facts=facts, rules=rules), resident.apply(facts=facts, rules=rules))
     assert spark.count("a") == 81
+    assert_same_state(spark, resident)
+
+
+PATHS = [("sp(x, y, min(c)) :- w(x, y, c).", 1), ("sp(x, z, min(d + c)) :- sp(x, y, d), w(y, z, c).", 1)]
+
+
+@pytest.mark.slow
+def test_a_pivot_with_a_fold_in_place(on_spark: Make) -> None:
+    """All pairs of a ring with chords: longer ways come first, so entries are taken back in the parts."""
+    ring = [((i, (i + 1) % 6, 1), 1) for i in range(6)] + [((i, (i + 3) % 6, 7), 1) for i in range(0, 6, 2)]
+    spark, resident = on_spark("large", 5), Reasoner()
+    ours = spark.apply(facts={"w": ring}, rules=PATHS)
+    assert_same_epoch(ours, resident.apply(facts={"w": ring}, rules=PATHS))
+    placement = spark._placement
+    assert isinstance(placement, SparkPlacement)
+    assert placement.heights == 1
+    assert set(spark.facts("sp", x=0)) == {(0, i % 6, i) for i in range(1, 7)}
+    assert_same_state(spark, resident)
+    step = {"facts": {"w": [((0, 1, 1), -1)]}}
+    assert_same_epoch(spark.apply(**step), resident.apply(**step))
+    assert_same_state(spark, resident)
+    spark.check_invariants()
+
+
+@pytest.mark.slow
+def test_a_part_that_meets_a_value_that_does_not_exist_goes_the_general_way(on_spark: Make) -> None:
+    """The sum of two long arcs leaves 64 bits; over a shorter way it is never a shortest path."""
+    spark, resident = on_spark("large"), Reasoner()
+    arcs = [((0, 1, 2**62), 1), ((1, 2, 2**62), 1), ((0, 3, 1), 1)]
+    for reasoner in (spark, resident):
+        with pytest.raises(EvaluationError, match="64-bit") as refused:
+            reasoner.apply(facts={"w": arcs}, rules=PATHS)
+        assert refused.value.detail["rule"] == PATHS[1][0]
+        assert reasoner.relations() == {}
+    step = {"facts": {"w": [*arcs, ((3, 1, 1), 1)]}, "rules": PATHS}
+    assert_same_epoch(spark.apply(**step), resident.apply(**step))
+    assert set(spark.facts("sp", x=0)) == {(0, 1, 2), (0, 2, 2**62 + 2), (0, 3, 1)}
     assert_same_state(spark, resident)
