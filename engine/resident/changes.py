@@ -94,6 +94,10 @@ def _visible_difference(old: Relation, new: Relation) -> RelationChange:
     gone_codes = old.codes(old.all_rows())
     gone_codes = gone_codes[new.rows_of(gone_codes) == NONE]
     gone_asserted, gone_derived, gone_present = old.describe(old.rows_of(gone_codes))
+    # A tuple that was there at some heights only was not there for a reader.
+    told = (gone_asserted != 0) | (gone_derived > 0) | (gone_present != 0)
+    gone_codes, gone_asserted = gone_codes[told], gone_asserted[told]
+    gone_derived, gone_present = gone_derived[told], gone_present[told]
     nothing = np.zeros(len(gone_codes), np.int64)
     return RelationChange(
         np.concatenate((codes[seen], gone_codes)),

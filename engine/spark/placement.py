@@ -28,11 +28,11 @@ from engine.placement import DEFAULT, Budget, Codes, Encode, Executed, FactDelta
 from engine.resident.meter import Meter
 from engine.resident.transfer import bootstrap_costs
 from engine.spark.checks import check_version, state_of
+from engine.spark.clocked import Clocked
 from engine.spark.faults import check_faults
 from engine.spark.frames import WEIGHT, long
 from engine.spark.session import SparkOptions, SparkSource
 from engine.spark.stratum import Growth, Lower, StratumRun
-from engine.spark.supported import check_supported
 from engine.spark.tables import Table, Tables
 from engine.spark.version import Counts, Version, compacted, consolidated, empty_layer
 from engine.spark.work import Outcome, begun
@@ -100,7 +100,6 @@ class SparkPlacement:
         policy: Policy = DEFAULT,
     ) -> Executed:
         assert self._epoch is None, "the last epoch is neither committed nor rolled back"
-        check_supported(circuit)
         versions = dict(self._versions)
         for name, arity in circuit.arities.items():
             if name not in versions or versions[name].arity != arity:
@@ -173,6 +172,10 @@ class SparkPlacement:
             expected = round(last.estimate()) if last is not None else 0
             epoch.switched.append(Switched(stratum.relations, True, bootstrap=expected))
             anew = rebuilt = True
+        if stratum.clocked:
+            going_on = None if anew else before
+            self._take(epoch, self._clocked(epoch, stratum, going_on, facts, encode, meter, growth, policy))
+            return
         derived = self._derived(epoch, stratum)
         outcomes: dict[str, Outcome] = {}
         if not anew:
@@ -205,6 +208,36 @@ class SparkPlacement:
             now = self._derived(epoch, stratum)
             course.emitted(course.spent, now - (0 if anew else derived), 0)
             epoch.costs[stratum.relations] = course.cost()
+
+    def _clocked(
+        self,
+        epoch: _Epoch,
+        stratum: Stratum,
+        before: Stratum | None,
+        facts: Mapping[str, FactDelta],
+        encode: Encode,
+        meter: Meter,
+        growth: Mapping[str, Growth],
+        policy: Policy,
+    ) -> dict[str, Outcome]:
+        """A stratum that is brought through the epoch in the driver; `before` is None where it is computed anew."""
+        meter.enter(stratum)
+        versions = {name: epoch.versions[name] for name in stratum.relations}
+        lower = self._lower(epoch, stratum, before)
+        run = Clocked(
+            stratum,
+            before,
+            versions,
+            lower,
+            {name: epoch.versions[name].arity for name in (*versions, *lower)},
+            {name: facts[name] for name in stratum.relations if name in facts and len(facts[name][0])},
+        )
+        outcomes = run.run(self._tables, encode, meter.budget, policy, meter.charge)
+        for name, outcome in outcomes.items():
+            growth[name].live, growth[name].bytes = outcome.version.live, outcome.version.memory()
+            meter.grew()
+            meter.tuples(growth[name], stratum)
+        return outcomes
 
     def _prepared(
         self,
@@ -405,7 +438,6 @@ class SparkPlacement:
 
     def import_state(self, state: PlacementState, encode: Encode) -> None:
         assert not self._versions, "only a new placement takes a state"
-        check_supported(state.circuit)
         versions: dict[str, Version] = {}
         try:
             for name, table in state.relations.items():

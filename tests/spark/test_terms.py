@@ -13,15 +13,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from engine.circuit.circuit import EMPTY, Stratum
-from engine.circuit.normal import Fold
-from engine.errors import EvaluationError, UnsupportedFeatureError
+from engine.errors import EvaluationError
 from engine.expressions import compile_condition, compile_term
 from engine.language.schema import ColumnType
 from engine.language.syntax import BinaryOperation, Comparison, FunctorCall, Term, UnaryOperation, Variable
 from engine.spark.floats import ordered, to_code, to_double
 from engine.spark.session import SparkSource
-from engine.spark.supported import check_supported
 from engine.spark.terms import Terms, can_fail, is_native
 from engine.symbols import SymbolTable
 from engine.values import Encoder, encode_value
@@ -119,15 +116,3 @@ def test_what_needs_texts_is_not_said_in_columns() -> None:
         assert not is_native(node, types), node
     assert is_native(Comparison("!=", X, Y), types)
     assert is_native(FunctorCall("ord", (X,)), types)
-
-
-def test_a_fold_that_is_not_evaluated_is_refused_by_name() -> None:
-    """A sum over contributions of its own stratum, and a function that is not known."""
-    for fold, name in (
-        (Fold("r", 2, "sum", 1, ColumnType.FLOAT, ("r@in",)), "sum in recursion"),
-        (Fold("r", 2, "median", 1, ColumnType.FLOAT), "median"),
-    ):
-        stratum = Stratum(("r", "r@in"), (), True, (fold,))
-        circuit = type(EMPTY)((stratum,), frozenset(), {"r": 2, "r@in": 3}, {"r": stratum, "r@in": stratum})
-        with pytest.raises(UnsupportedFeatureError, match=f"{name}, which rules of r use"):
-            check_supported(circuit)
