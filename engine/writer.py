@@ -219,11 +219,11 @@ class Writer:
         facts = staging.fact_deltas()
         for stratum in program.circuit.strata:
             for fold in stratum.folds:
-                if fold.target in facts or self._placement.count(fold.target, "asserted"):
+                if fold.relation in facts or self._placement.count(fold.relation, "asserted"):
                     raise UnsupportedFeatureError(
-                        f"{fold.target} is aggregated by its rules ({fold.function}), so it cannot hold facts too; "
+                        f"{fold.relation} is aggregated by its rules ({fold.function}), so it cannot hold facts too; "
                         "assert them in a relation of their own and add a rule for it",
-                        relation=fold.target,
+                        relation=fold.relation,
                     )
         executed = self._evaluate(program, facts)
         try:

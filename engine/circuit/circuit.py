@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from engine.circuit.normal import INTERNAL, CoreRule, Demand, Fold, Normal, normalise
+from engine.circuit.normal import INTERNAL, TOGETHER, CoreRule, Demand, Fold, Normal, normalise
 from engine.circuit.plan import CompiledRule, compile_rule
 from engine.circuit.strata import components
 from engine.errors import DeclarationError, StratificationError, UnsupportedFeatureError
@@ -150,23 +150,34 @@ def _folds(normals: Iterable[Normal], core: Mapping[str, CoreRule]) -> dict[str,
                 folds[fold.target] = fold
             elif (known.function, known.place) != (fold.function, fold.place):
                 raise UnsupportedFeatureError(
-                    f"the rules of {fold.target} aggregate in different ways: {known.function} in column "
-                    f"{known.place + 1}, and {fold.function} in column {fold.place + 1}",
+                    f"the rules of {fold.relation} aggregate in different ways: {known.function} in column "
+                    f"{_column(known)}, and {fold.function} in column {_column(fold)}",
                     text=origin.text,
                     span=origin.head.span,
                 )
             else:
                 sources = tuple(dict.fromkeys((*known.sources, *fold.sources)))
                 folds[fold.target] = replace(known, type=known.type or fold.type, sources=sources)
+    parts = {fold.part_of for fold in folds.values()}
+    together: dict[str, str] = {}
     for rule in core.values():
-        target = folds.get(rule.head.relation)
-        if target is not None and (target.sources or not _feeds(rule)):
+        name = rule.head.relation
+        target = folds.get(name)
+        is_whole = rule.id.startswith(f"{name}{TOGETHER}")
+        plain = name in parts and not is_whole
+        other = is_whole and together.setdefault(name, rule.id) != rule.id
+        if plain or other or (target is not None and (target.sources or is_whole or not _feeds(rule))):
             raise UnsupportedFeatureError(
-                f"{target.target} is aggregated by one of its rules, so every rule of it must aggregate",
+                f"{name} is aggregated by one of its rules, so every rule of it must aggregate the same columns",
                 text=rule.origin.text,
                 span=rule.origin.head.span,
             )
     return folds
+
+
+def _column(fold: Fold) -> int:
+    """The folded column of the relation in whose head the aggregate stands, counted from 1."""
+    return (fold.columns[fold.place] if fold.columns else fold.place) + 1
 
 
 def _declare(
@@ -177,14 +188,15 @@ def _declare(
 ) -> None:
     """Give the folds the types of their columns and what is declared of them."""
     for target, fold in folds.items():
-        schema = schemas.get(target)
+        schema = schemas.get(fold.relation)
         if schema is not None:
-            types = tuple(column.type for column in schema.columns)
-            limit = fixpoints.get(target) if fold.sources else None
+            types = tuple(schema.columns[c].type for c in fold.columns or range(fold.arity))
+            limit = fixpoints.get(fold.relation) if fold.sources else None
             folds[target] = replace(fold, types=types, fixpoint=limit)
+    summed = {fold.relation for fold in folds.values() if fold.sources}
     for rule in core.values():
         name = rule.origin.head.relation
-        if name in fixpoints and (name not in folds or not folds[name].sources):
+        if name in fixpoints and name not in summed:
             raise DeclarationError(
                 f"{name} is declared {FIXPOINT}, which is for a count, sum or mean in the head of its rules; "
                 "min and max need none, also where they are recursive",
@@ -217,12 +229,20 @@ def _check_stratified(stratum: Stratum, graph: Mapping[str, set[str]], schemas: 
         for rule in stratum.rules:
             if rule.head in fold.sources and set(rule.body) & members - {fold.domain}:
                 hint = _how_to_declare(fold, rule.rule.origin, schemas)
-                raise _cycle(rule.rule.origin, fold.target, rule.head, fold.function, members, graph, hint)
+                raise _cycle(
+                    rule.rule.origin,
+                    fold.target,
+                    rule.head,
+                    fold.written or fold.function,
+                    members,
+                    graph,
+                    hint,
+                )
 
 
 def _how_to_declare(fold: Fold, origin: Rule, schemas: Mapping[str, Schema]) -> str:
     """What to write for a recursive fold to be evaluated."""
-    schema = schemas.get(fold.target)
+    schema = schemas.get(fold.relation)
     if schema is None:
         return (
             "; an aggregate in a body cannot be recursive: write it in the head of a relation of its own, and declare "
@@ -230,7 +250,7 @@ def _how_to_declare(fold: Fold, origin: Rule, schemas: Mapping[str, Schema]) -> 
         )
     columns = ", ".join(f"{c.name}: {c.type.value if c.type else '...'}" for c in schema.columns)
     limit = format_fixpoint(Fixpoint(1e-9 if fold.result is ColumnType.FLOAT else 0.0))
-    return f"; if the limit of the iteration is meant, declare .decl {fold.target}({columns}) {limit}"
+    return f"; if the limit of the iteration is meant, declare .decl {fold.relation}({columns}) {limit}"
 
 
 def _cycle(

@@ -9,7 +9,7 @@ from engine.circuit.circuit import Circuit, Stratum
 from engine.circuit.normal import Fold
 from engine.circuit.pivot import pivot_of
 from engine.circuit.plan import Absent, Check, CompiledRule, Extend, Let, Plan, Source, Step, Where
-from engine.language.canonical import format_literal, format_rule, format_term
+from engine.language.canonical import format_fixpoint, format_literal, format_rule, format_term
 from engine.language.syntax import Constant, Rule
 
 
@@ -68,8 +68,12 @@ def to_text(circuit: Circuit) -> str:
                 begin = f"    {sign}{plan.start.relation} (atom {plan.start.atom + 1}): "
                 lines.append(begin + " -> ".join(_parts(plan)))
         for fold in stratum.folds:
-            below = f"over {', '.join(fold.sources)}" if fold.sources else "in place, height by height"
-            lines.append(f"  {fold.target}: {fold.function} in column {fold.place + 1}, {below}")
+            over = f"over {', '.join(fold.sources)}" if fold.sources else "in place, height by height"
+            if fold in stratum.clocked:
+                over += ", height by height" + (
+                    f", {format_fixpoint(fold.fixpoint)}" if fold.fixpoint else ""
+                )
+            lines.append(f"  {fold.target}: {fold.function} in column {fold.place + 1}, {over}")
     users = _users(circuit)
     lines.append(f"indexes: {len(users)}" if users else "indexes: none")
     for demand, plans in users:
@@ -88,18 +92,24 @@ def _stratum(number: int, stratum: Stratum) -> dict[str, Any]:
         "pivot": dict(pivot) if (pivot := pivot_of(stratum)) is not None else None,
         "reads": sorted(stratum.reads),
         "rules": [_rule(rule) for rule in stratum.rules],
-        "folds": [_fold(fold) for fold in stratum.folds],
+        "folds": [_fold(fold, fold in stratum.clocked) for fold in stratum.folds],
     }
 
 
-def _fold(fold: Fold) -> dict[str, Any]:
-    """`sources` is empty for a fold in place: over the target's own supported tuples."""
+def _fold(fold: Fold, clocked: bool) -> dict[str, Any]:
+    """`sources` is empty for a fold in place: over the target's own supported tuples.
+
+    `by_height`: it is in place, or a source is of the same stratum (`clocked`), which goes as far as `fixpoint` says.
+    """
+    limit = fold.fixpoint
     return {
         "target": fold.target,
         "function": fold.function,
         "column": fold.place,
         "group": list(fold.group),
         "sources": list(fold.sources),
+        "by_height": clocked or not fold.sources,
+        "fixpoint": {"tolerance": limit.tolerance, "max_height": limit.max_height} if limit else None,
     }
 
 

@@ -8,7 +8,9 @@ condition has no aggregate in it.
     head or atom with a computed argument   p(x + 1)            -> p(v), v = x + 1
     negated atom with `_`                   !p(x, _)            -> !p@0(x),  p@0(x) :- p(x, _).
     head with min or max                    sp(y, min(d + c))   -> sp(y, v), v = d + c, and a fold in place
-    head with count, sum or mean            n(y, count(x))      -> r@in(y, x, x ...) and a fold from there into n
+    head with count, sum or mean            n(y, count(x))      -> r@in(y, x, ...) and a fold from there into n
+    head with several                       p(y, min(a), max(b)) -> p@fold1(y, a) and p@fold2(y, b), each as above, and
+                                                                   p(y, a, b) :- p@fold1(y, a), p@fold2(y, b).
     aggregate in a body                     n = count : { B }   -> r@1(outer, value, inner ...) :- B. and a fold into
                                                                    r@1=(outer, result), which takes its place
 
@@ -55,11 +57,15 @@ INTERNAL = "@"
 """In the name of every relation that no text can write."""
 UNIT = "@unit"
 """A relation of no columns that always holds: where a body without positive atoms starts."""
+TOGETHER = "@together"
+"""In the id of a rule that puts several folds together: the relation before it, the folded columns behind."""
 IN_PLACE = frozenset({"min", "max"})
 """Folds whose value is one of the contributions: they are taken among the target's own tuples."""
 _MOST_DEFAULTS = 4
 
 Types = Mapping[str, ColumnType | None]
+Around = Sequence[Sequence[Literal]]
+"""The literals around an aggregate that have none: those of the rule's body, then of each aggregate that it is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,8 @@ class Fold:
     function: count, sum, mean, min, max. sources: relations of (group ..., value, binding ...), whose tuples are the
     contributions; none for a fold in place, where the contributions are the target's own supported tuples. domain: the
     relation of the groups that are asked for, where the atoms around the aggregate say which. fixpoint: how far the
-    fold goes where it is recursive. types: of the target's columns.
+    fold goes where it is recursive. types: of the target's columns. written: the function as the rule has it, where
+    that is another one. part_of: the relation that several folds make up, of which this one has `columns`.
     """
 
     target: str
@@ -100,6 +107,14 @@ class Fold:
     domain: str | None = None
     fixpoint: Fixpoint | None = None
     types: tuple[ColumnType | None, ...] = ()
+    written: str | None = None
+    part_of: str | None = None
+    columns: tuple[int, ...] = ()
+
+    @property
+    def relation(self) -> str:
+        """The relation in whose heads the aggregate stands; of one in a body the target itself."""
+        return self.part_of or self.target
 
     @property
     def result(self) -> ColumnType | None:
@@ -132,7 +147,7 @@ def normalise(rule: Rule, schemas: Mapping[str, Schema]) -> Normal:
     """The normal form of a checked rule.
 
     Raises:
-        UnsupportedFeatureError: a form that is understood but not evaluated (two aggregates in one head).
+        UnsupportedFeatureError: a form that is understood but not evaluated (the least of symbols, say).
     """
     renamed = distinct_locals(rule)
     return _Normaliser(renamed, dict(variable_types(renamed, schemas))).normal()
@@ -166,10 +181,10 @@ class _Normaliser:
 
     def normal(self) -> Normal:
         rule = self._rule
-        around = [literal for literal in rule.body if not _has_aggregate(literal)]
+        around: Around = (_without_aggregates(rule.body),)
         body = self._body(rule.body, _names_outside((rule.head, *rule.body)), around)
-        head = self._head(body, around)
-        self._add_variants(self._id, head, body)
+        for id_, head in self._heads(body, around):
+            self._add_variants(id_, head, body)
         return Normal(tuple(self._rules), tuple(self._folds))
 
     def _add_variants(self, id_: str, head: Atom, body: _Body) -> None:
@@ -200,35 +215,65 @@ class _Normaliser:
                 span=span,
             )
 
-    def _head(self, body: _Body, around: Sequence[Literal]) -> Atom:
+    def _heads(self, body: _Body, around: Around) -> list[tuple[str, Atom]]:
+        """What the rule derives, each with the id of its core rule: one thing for each aggregate in the head."""
         head = self._rule.head
         scope = _names_outside((head, *self._rule.body))
-        folded = [i for i, term in enumerate(head.terms) if isinstance(term, HeadAggregate)]
-        if len(folded) > 1:
-            raise UnsupportedFeatureError(
-                "a head may hold one aggregate; write a relation for each",
-                text=self._rule.text,
-                span=head.span,
-            )
+        folded = {i: term for i, term in enumerate(head.terms) if isinstance(term, HeadAggregate)}
         arguments = [term.argument if isinstance(term, HeadAggregate) else term for term in head.terms]
         simple = [self._simple(self._term(term, body, scope, around), body) for term in arguments]
         if not folded:
-            return replace(head, terms=tuple(simple))
-        place = folded[0]
-        function = head.terms[place].function  # type: ignore[union-attr]  # a HeadAggregate, as found above
-        kind = self._type(simple[place])
-        self._refuse_order(function, kind, head.terms[place].span)
-        if function in IN_PLACE:
-            self._folds.append(Fold(head.relation, head.arity, function, place, kind))
-            return replace(head, terms=tuple(simple))
-        source = f"{self._id}{INTERNAL}in"
-        self._folds.append(Fold(head.relation, head.arity, function, place, kind, (source,)))
-        group = [term for i, term in enumerate(simple) if i != place]
-        bindings = _other_variables(_names_outside(self._rule.body), simple)
-        return Atom(source, (*group, simple[place], *bindings), head.span)
+            return [(self._id, replace(head, terms=tuple(simple)))]
+        group = [i for i in range(head.arity) if i not in folded]
+        heads = []
+        for number, (place, term) in enumerate(folded.items()):
+            kind = self._type(simple[place])
+            self._refuse_order(term.function, kind, term.span)
+            fold = Fold(head.relation, head.arity, term.function, place, kind)
+            if len(folded) > 1:
+                target, columns = _part(head.relation, place), (*group, place)
+                fold = Fold(
+                    target,
+                    len(columns),
+                    term.function,
+                    len(group),
+                    kind,
+                    part_of=head.relation,
+                    columns=columns,
+                )
+            heads.append(
+                self._fold_head(fold, group, simple, place, f"{INTERNAL}head{place}" if number else "")
+            )
+        if len(folded) > 1:
+            self._put_together(head, group, list(folded))
+        return heads
 
-    def _body(self, literals: Sequence[Literal], scope: frozenset[str], around: Sequence[Literal]) -> _Body:
-        """`scope`: the variables outside of aggregates. `around`: literals that can bind an aggregate's variables."""
+    def _fold_head(
+        self, fold: Fold, group: Sequence[int], simple: Sequence[Term], place: int, suffix: str
+    ) -> tuple[str, Atom]:
+        """The head of contributions to a fold; adds the fold."""
+        id_, keys = self._id + suffix, [simple[i] for i in group]
+        if fold.function in IN_PLACE:
+            self._folds.append(fold)
+            terms = (*keys[: fold.place], simple[place], *keys[fold.place :])
+            return id_, Atom(fold.target, terms, self._rule.head.span)
+        source = f"{id_}{INTERNAL}in"
+        self._folds.append(replace(fold, sources=(source,)))
+        bindings = _other_variables(_names_outside(self._rule.body), (*keys, simple[place]))
+        return id_, Atom(source, (*keys, simple[place], *bindings), self._rule.head.span)
+
+    def _put_together(self, head: Atom, group: Sequence[int], places: Sequence[int]) -> None:
+        """The rule that makes one tuple of the folds of a group; the same for all rules that fold the same columns."""
+        columns = [Variable(f"{INTERNAL}{i}") for i in range(head.arity)]
+        body = tuple(
+            Atom(_part(head.relation, place), tuple(columns[i] for i in (*group, place))) for place in places
+        )
+        id_ = f"{head.relation}{TOGETHER}{'_'.join(map(str, places))}"
+        whole = Atom(head.relation, tuple(columns), head.span)
+        self._rules.append(CoreRule(id_, whole, body, (), self._rule))
+
+    def _body(self, literals: Sequence[Literal], scope: frozenset[str], around: Around) -> _Body:
+        """`scope`: the variables outside of aggregates. `around`: what can bind an aggregate's variables."""
         body = _Body()
         for literal in literals:
             match literal:
@@ -243,7 +288,7 @@ class _Normaliser:
                     body.literals.append(replace(literal, left=left, right=right))
         return body
 
-    def _atom(self, atom: Atom, body: _Body, scope: frozenset[str], around: Sequence[Literal]) -> Atom:
+    def _atom(self, atom: Atom, body: _Body, scope: frozenset[str], around: Around) -> Atom:
         terms = [self._simple(self._term(term, body, scope, around), body) for term in atom.terms]
         return replace(atom, terms=tuple(terms))
 
@@ -267,7 +312,7 @@ class _Normaliser:
         self._rules.append(CoreRule(name, Atom(name, tuple(variables.values())), (whole,), (), self._rule))
         return Atom(name, tuple(atom.terms[i] for i in kept), atom.span)
 
-    def _term(self, term: Term, body: _Body, scope: frozenset[str], around: Sequence[Literal]) -> Term:
+    def _term(self, term: Term, body: _Body, scope: frozenset[str], around: Around) -> Term:
         """The term with its aggregates replaced by variables."""
 
         def inner(part: Term) -> Term:
@@ -286,13 +331,13 @@ class _Normaliser:
                 return term
 
     def _aggregate(
-        self, aggregate: Aggregate, body: _Body, scope: frozenset[str], around: Sequence[Literal]
+        self, aggregate: Aggregate, body: _Body, scope: frozenset[str], around: Around
     ) -> Variable:
         self._aggregates += 1
         name = f"{self._id}{INTERNAL}{self._aggregates}"
         shared = sorted(_names(aggregate) & scope)
         literals = [self._named(literal) for literal in aggregate.body]
-        inner_scope, inner_around = scope | _names_outside(literals), [*around, *literals]
+        inner_scope, inner_around = scope | _names_outside(literals), (*around, _without_aggregates(literals))
         inside = self._body(literals, inner_scope, inner_around)
         argument = aggregate.argument
         if argument is not None:
@@ -328,14 +373,14 @@ class _Normaliser:
             # depend on the rule's own head, and then "no contribution" must not be found true too early.
             fill = f"{domain.relation}0"
             self._add(fill, Atom(fill, (*domain.terms, zero)), [domain])
-            fold = replace(fold, function="sum", sources=(name, fill))
+            fold = replace(fold, function="sum", written=fold.function, sources=(name, fill))
             body.literals.append(atom)
         else:
             body.defaults.append(_Default(atom, self._projection(atom, range(place)), result, zero))
         self._folds.append(fold)
         return result
 
-    def _bind(self, name: str, shared: list[str], inside: _Body, around: Sequence[Literal]) -> Atom | None:
+    def _bind(self, name: str, shared: list[str], inside: _Body, around: Around) -> Atom | None:
         """Give the shared variables that the aggregate's body does not bind their values from around it.
 
         The atom that does is of all shared variables, as far as the literals around have them.
@@ -346,8 +391,15 @@ class _Normaliser:
         missing = [variable for variable in shared if variable not in bound]
         if not missing:
             return None
-        literals, given = _bound_together(around)
-        complete = given.issuperset(shared)
+        # The nearest literals that will do: the fewer there are, the less the groups depend on.
+        near: list[Literal] = []
+        literals, given, complete = near, set[str](), False
+        for level in reversed(around):
+            near = [*level, *near]
+            literals, given = _bound_together(near)
+            complete = given.issuperset(shared)
+            if complete:
+                break
         domain = Atom(f"{name}?", tuple(map(Variable, shared if complete else missing)))
         for variable in missing:
             if variable not in given:
@@ -416,6 +468,11 @@ def _bound_together(around: Sequence[Literal]) -> tuple[list[Literal], set[str]]
         kept = usable
 
 
+def _part(relation: str, place: int) -> str:
+    """The relation of one of several folds that make up `relation`."""
+    return f"{relation}{INTERNAL}fold{place}"
+
+
 def _other_variables(names: Iterable[str], terms: Iterable[Term]) -> list[Variable]:
     """The variables of `names` that are not among the terms already, in order."""
     there = {term.name for term in terms if isinstance(term, Variable)}
@@ -426,8 +483,8 @@ def _result_type(function: str, kind: ColumnType | None) -> ColumnType | None:
     return {"count": ColumnType.NUMBER, "mean": ColumnType.FLOAT}.get(function, kind)
 
 
-def _has_aggregate(literal: Literal) -> bool:
-    return any(isinstance(node, Aggregate) for node in walk(literal))
+def _without_aggregates(literals: Iterable[Literal]) -> list[Literal]:
+    return [literal for literal in literals if not any(isinstance(node, Aggregate) for node in walk(literal))]
 
 
 def _names(node: Literal | Term) -> set[str]:

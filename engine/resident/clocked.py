@@ -330,7 +330,7 @@ class ClockedFold:
             return decode_column(codes[at : at + 1], self.fold.result, symbols)[0] if there[at] else None
 
         last = [shown(*before), shown(*after)]
-        name, limit = self.fold.target, self._limit
+        name, limit = self.fold.relation, self._limit
         where = f"of {name}({', '.join(map(repr, group))})" if group else f"of {name}"
         return FixpointNotReachedError(
             f"the {self.fold.function} {where} has not come to rest at height {limit.max_height}: it goes on from "

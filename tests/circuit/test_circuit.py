@@ -10,6 +10,7 @@ from engine.circuit.describe import to_json, to_mermaid, to_text
 from engine.circuit.strata import components
 from engine.language.inference import infer_schemas
 from engine.language.parser import parse_program
+from engine.language.syntax import Fixpoint
 
 PROGRAM = """
 odd(x, y) :- e(x, y).
@@ -86,3 +87,15 @@ def _reachable(graph: dict[str, set[str]], node: str) -> set[str]:
             seen.add(other)
             todo.append(other)
     return seen
+
+
+def test_a_recursive_count_shows_how_far_it_goes() -> None:
+    rules = parse_program("n(y, count(x)) :- n(x, _), e(x, y). n(x, count(x)) :- s(x).").rules
+    schemas = infer_schemas([], {}, rules, {})
+    circuit = compile_circuit(rules, schemas, fixpoints={"n": Fixpoint(0.5, 9)})
+    (stratum,) = (stratum for stratum in circuit.strata if "n" in stratum.relations)
+    assert (stratum.signed, [fold.target for fold in stratum.clocked]) == (True, ["n"])
+    assert "height by height, fixpoint(tolerance=0.5, max_height=9)" in to_text(circuit)
+    (fold,) = (fold for stratum in to_json(circuit)["strata"] for fold in stratum["folds"])
+    assert fold["by_height"] is True
+    assert fold["fixpoint"] == {"tolerance": 0.5, "max_height": 9}

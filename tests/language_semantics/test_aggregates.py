@@ -158,7 +158,10 @@ def test_a_relation_becomes_a_minimum_while_a_rule_that_reads_it_goes() -> None:
     [
         ["p(x, max(y)) :- q(x, y).", "p(x, min(y)) :- q(x, y)."],
         ["p(x, max(y)) :- q(x, y).", "p(x, y) :- q(x, y)."],
-        ["p(min(x), max(y)) :- q(x, y)."],
+        ["p(min(x), max(y)) :- q(x, y).", "p(x, max(y)) :- q(x, y)."],
+        ["p(min(x), max(y)) :- q(x, y).", "p(min(x), y) :- q(x, y)."],
+        ["p(count(x), max(y)) :- q(x, y).", "p(sum(x), max(y)) :- q(x, y)."],
+        ["p(count(x), max(y)) :- q(x, y).", "p(x, y) :- q(x, y)."],
         ["p(x, max(s)) :- t(x, s)."],
     ],
 )
@@ -170,12 +173,76 @@ def test_folds_that_do_not_fit_together_are_refused(rules: list[str]) -> None:
     assert everything(reasoner) == before
 
 
-def test_facts_of_an_aggregated_relation_are_refused() -> None:
-    reasoner = reasoner_with(["p(x, max(y)) :- q(x, y)."], q=[(1, 2)])
+@pytest.mark.parametrize("head", ["p(x, max(y))", "p(x, count(y))", "p(min(x), sum(y))"])
+def test_facts_of_an_aggregated_relation_are_refused(head: str) -> None:
+    reasoner = reasoner_with([f"{head} :- q(x, y)."], q=[(1, 2)])
     before = everything(reasoner)
     with pytest.raises(ZedlogError, match="aggregated"):
         reasoner.apply(facts=facts(p=[(1, 9)]))
     assert everything(reasoner) == before
+
+
+def test_several_aggregates_in_one_head() -> None:
+    rules = [
+        "p(min(y), x, max(y), mean(y), count(y)) :- e(x, y).",
+        "p(min(y), x, max(y), mean(y), count(y)) :- f(x, y).",
+    ]
+    reasoner = reasoner_with(rules, e=[(1, 2), (1, 4), (2, 1)], f=[(1, 6)])
+    assert set(reasoner.facts("p")) == {(2, 1, 6, 4.0, 3), (1, 2, 1, 1.0, 1)}
+    result = reasoner.apply(facts={"e": [((1, 2), -1), ((2, 1), -1)]})
+    assert changes_of(result)["p"] == {(2, 1, 6, 4.0, 3): -1, (4, 1, 6, 5.0, 2): 1, (1, 2, 1, 1.0, 1): -1}
+    reasoner.apply(rules=[(rules[1], -1)])
+    assert reasoner.facts("p") == [(4, 1, 4, 4.0, 1)]
+    assert_same_state(reasoner, reasoner_with(rules[:1], e=[(1, 4)], f=[(1, 6)]))
+    reasoner.check_invariants()
+
+
+def test_several_aggregates_in_a_head_and_some_in_the_body() -> None:
+    rule = "p(x, mean(y), sum(n)) :- e(x, y), n = count : { f(x, _) }, m = count : { f(_, y) }, m >= 0."
+    reasoner = reasoner_with([rule], e=[(1, 2), (1, 4)], f=[(1, 6), (1, 7)])
+    assert reasoner.facts("p") == [(1, 3.0, 4)]
+    reasoner.apply(facts={"f": [((1, 6), -1)]})
+    assert reasoner.facts("p") == [(1, 3.0, 2)]
+    reasoner.check_invariants()
+
+
+def test_counts_and_sums_inside_of_other_aggregates() -> None:
+    """Over persons: how many visits all of those have who have fewer than the limit of the row; nobody's are 0."""
+    rules = [
+        "few(m, s, n) :- limit(m), s = sum k : { person(x), k = count : { visit(x, _) }, k < m }, n = count : { "
+    ]
+    rules[0] += "person(x), 0 = count : { visit(x, d), d < m } }."
+    visits = [("ann", 1), ("ann", 2), ("bob", 7)]
+    reasoner = reasoner_with(rules, limit=[0, 2, 9], person=["ann", "bob", "cat"], visit=visits)
+    assert set(reasoner.facts("few")) == {(0, 0, 3), (2, 1, 2), (9, 3, 1)}
+    reasoner.apply(facts={"visit": [(("ann", 1), -1), (("cat", 1), 1)]})
+    assert set(reasoner.facts("few")) == {(0, 0, 3), (2, 3, 2), (9, 3, 0)}
+    reasoner.check_invariants()
+
+
+def test_groups_that_the_rule_itself_asks_for() -> None:
+    """What is counted does not depend on t, only for which x it is counted: no recursion through the count."""
+    rules = ["t(x) :- s(x).", "t(y) :- t(x), e(x, y), n = count : { q(a), a < x }, n >= 1, n < y."]
+    edges = [(1, 7), (5, 1), (5, 9), (9, 8), (8, 2)]
+    reasoner = reasoner_with(rules, s=[5], q=[2, 3], e=edges)
+    # From 5 (two below) to 9 but not to 1, from 9 to 8, from 8 not to 2.
+    assert set(reasoner.facts("t")) == {(5,), (9,), (8,)}
+    result = reasoner.apply(facts={"q": [((3,), -1)]})
+    assert changes_of(result)["t"] == {(2,): 1}
+    reasoner.apply(facts={"q": [((2,), -1)]})
+    assert reasoner.facts("t") == [(5,)]
+    kept = reasoner_with(["t(x) :- t(x), 0 <= count : { q(a), a < x }.", *rules], s=[5], q=[2], e=edges)
+    assert set(kept.facts("t")) == {(5,), (9,), (8,), (2,)}
+    kept.apply(facts={"s": [((5,), -1)]})
+    assert kept.facts("t") == []
+    kept.check_invariants()
+
+
+def test_a_count_in_a_body_that_depends_on_the_head_is_refused_as_a_count() -> None:
+    reasoner = reasoner_with([], s=[1, 2])
+    rules = ["p(x, n) :- s(x), n = count : { t(a), a < x }.", "t(n) :- p(_, n)."]
+    with pytest.raises(StratificationError, match=r"through count.*head of a relation of its own"):
+        reasoner.apply(rules=[(rule, 1) for rule in rules])
 
 
 # ---- min and max in recursion

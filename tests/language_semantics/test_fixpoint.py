@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,29 @@ def test_a_coarser_tolerance_comes_to_rest_earlier() -> None:
         assert abs(pairs(reasoner, "rank")[1] - 18 / 37) < float(tolerance) / 0.15
         last.append(max(h for by in reasoner.state()["supports"]["rank"].values() for h in by))
     assert last[0] < last[1] / 2
+
+
+@pytest.mark.skipif(os.environ.get("ZEDLOG_FULL") != "1", reason="takes a minute; set ZEDLOG_FULL=1")
+def test_pagerank_of_10_000_edges() -> None:
+    """Before and after one edge goes, which moves the rank of every vertex at almost every height."""
+    declarations, rules = program("pagerank")
+    random = np.random.default_rng(1)
+    vertices = 1_000
+    ring = np.column_stack((np.arange(vertices), (np.arange(vertices) + 1) % vertices))
+    edges = np.unique(np.concatenate((ring, random.integers(0, vertices, (10_000, 2)))), axis=0)
+    reasoner = Reasoner()
+    reasoner.apply(
+        declarations=declarations,
+        facts={"matrix": [(t, 1) for t in links(edges)], "vertices": [((float(vertices),), 1)]},
+        rules=[(rule, 1) for rule in rules],
+    )
+    for left in (np.delete(edges, 17, axis=0), None):
+        rank, expected = pairs(reasoner, "rank"), ranks(edges, vertices)
+        assert sum(abs(rank[x] - expected[x]) for x in range(vertices)) < vertices * 1e-9 / 0.15
+        if left is not None:
+            gone, new = links(edges) - links(left), links(left) - links(edges)
+            reasoner.apply(facts={"matrix": [(t, -1) for t in gone] + [(t, 1) for t in new]})
+            edges = left
 
 
 # ---- the timeline

@@ -118,6 +118,8 @@ class _Translation:
                 lines.append(f"{head} :- {', '.join([*self.body(rule.body), *conditions])}.")
             elif any(isinstance(node, Aggregate) for literal in rule.body for node in walk(literal)):
                 raise NotExpressibleError("an aggregate in an aggregate")
+            elif sum(isinstance(term, HeadAggregate) for term in rule.head.terms) > 1:
+                raise NotExpressibleError("several aggregates in one head")
             elif rule.head.relation in reach[rule.head.relation]:
                 raise NotExpressibleError("a recursive aggregate")
             else:

@@ -24,7 +24,7 @@ BASE = {
 PLAIN = {"p": ("number",), "q": ("number", "number"), "sp": ("number", "number"), "top": ("number",)}
 FOLDED = {
     "cnt": ("number", "number"), "tot": ("number", "number"), "rank": ("number", "float"),
-    "avg": ("number", "float"), "all": ("number",),
+    "avg": ("number", "float"), "all": ("number",), "two": ("number", "number", "number"),
 }  # fmt: skip
 COLUMNS = {**BASE, **PLAIN, **FOLDED}
 STARTS = ("p(x) :- g(x).", "cnt(y, count(x)) :- p(x), e(x, y).", "rank(x, sum(k)) :- g(x), k = 0.25.")
@@ -60,6 +60,9 @@ DEEPER = (
     "q(x, n) :- p(x), n = sum a : { e(a, _), a <= x }.",
     "p(x) :- e(x, _), 1 <= count : { q(a, _), b(a), a != x }.",
     "p(x) :- p(x), 0 <= count : { g(a), a < x }.",
+    "two(x, count(y), sum(k)) :- q(x, y), g(k).",
+    "two(y, count(k), sum(k)) :- two(x, k, _), e(x, y).",
+    "q(x, n % 3) :- two(x, _, n).",
     "sp(x, min(n)) :- cnt(x, n).",
     "sp(y, min(d)) :- sp(x, d), e(x, y).",
     "p(x) :- sp(x, d), d >= {n}.",

@@ -145,7 +145,7 @@ class _Evaluation:
     model: Model
     budget: int
     fixpoints: Mapping[str, Fixpoint] = field(default_factory=dict)
-    held: dict[str, dict[Row, Value]] = field(default_factory=dict)
+    held: dict[tuple[str, int], dict[Row, Value]] = field(default_factory=dict)
 
     def stratum(self, rules: Sequence[Rule], members: frozenset[str], recursive: bool, rounds: int) -> None:
         facts = {name: frozenset(self.model.get(name, ())) for name in members}
@@ -160,27 +160,35 @@ class _Evaluation:
     def round(self, rules: Sequence[Rule], facts: Mapping[str, frozenset[Row]], number: int = 1) -> Model:
         """What the rules give from the present model, and the facts; it is the round of this number."""
         after: Model = {name: set(rows) for name, rows in facts.items()}
-        folds: dict[tuple[str, str, int], dict[Row, list[Value]]] = {}
+        folds: dict[tuple[str, tuple[tuple[int, str], ...]], dict[Row, list[Row]]] = {}
         for rule in rules:
-            place = next((i for i, t in enumerate(rule.head.terms) if isinstance(t, HeadAggregate)), None)
+            places = tuple(
+                (i, t.function) for i, t in enumerate(rule.head.terms) if isinstance(t, HeadAggregate)
+            )
             rows = self.head_rows(rule)
-            if place is None:
+            if not places:
                 after[rule.head.relation].update(rows)
                 continue
-            folded = rule.head.terms[place]
-            assert isinstance(folded, HeadAggregate)
-            groups = folds.setdefault((rule.head.relation, folded.function, place), {})
+            groups = folds.setdefault((rule.head.relation, places), {})
             for row in rows:
-                groups.setdefault(row[:place] + row[place + 1 :], []).append(row[place])
-        for (name, function, place), groups in folds.items():
-            folded = {group: fold(function, values) for group, values in groups.items()}
-            for group, value in self.hold(name, folded, number).items():
-                after[name].add((*group[:place], value, *group[place:]))
+                group = tuple(value for i, value in enumerate(row) if i not in dict(places))
+                groups.setdefault(group, []).append(row)
+        for (name, places), groups in folds.items():
+            tuples = {group: list(rows[0]) for group, rows in groups.items()}
+            for place, function in places:
+                values = {
+                    group: fold(function, [row[place] for row in rows]) for group, rows in groups.items()
+                }
+                if function not in MONOTONE:
+                    values = self.hold(name, place, values, number)
+                for group, value in values.items():
+                    tuples[group][place] = value
+            after[name].update(map(tuple, tuples.values()))
         return after
 
-    def hold(self, name: str, folded: dict[Row, Value], number: int) -> dict[Row, Value]:
+    def hold(self, name: str, place: int, folded: dict[Row, Value], number: int) -> dict[Row, Value]:
         """The values with those of the round before in the place of the ones that are near enough."""
-        limit, before = self.fixpoints.get(name), self.held.get(name, {})
+        limit, before = self.fixpoints.get(name), self.held.get((name, place), {})
         if limit is None:
             return folded
         for group, value in folded.items():
@@ -188,7 +196,7 @@ class _Evaluation:
                 folded[group] = before[group]
         if folded != before and number > limit.max_height:
             raise DivergesError(f"{name} has not come to rest after {limit.max_height} rounds")
-        self.held[name] = folded
+        self.held[name, place] = folded
         return folded
 
     def head_rows(self, rule: Rule) -> Iterator[Row]:

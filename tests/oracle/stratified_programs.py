@@ -39,7 +39,18 @@ FOLDED = {
     "lo2": ("n", "min", 0),
     "c3": ("nn", "count", 1),
 }
-COLUMNS = {**BASE, **PLAIN, **{name: columns for name, (columns, _, _) in FOLDED.items()}}
+# name: columns, the columns that are folded with their functions
+SEVERAL = {
+    "d2": ("nnn", {1: "count", 2: "max"}),
+    "d3": ("fnn", {0: "mean", 1: "sum"}),
+    "x3": ("nnf", {0: "min", 2: "sum"}),
+}
+COLUMNS = {
+    **BASE,
+    **PLAIN,
+    **{name: columns for name, (columns, _, _) in FOLDED.items()},
+    **{name: columns for name, (columns, _) in SEVERAL.items()},
+}
 LEVEL = {name: int(name[-1]) if name[-1].isdigit() else 0 for name in COLUMNS}
 TYPES = {"n": "number", "s": "symbol", "f": "float"}
 VALUES: dict[str, tuple[Value, ...]] = {
@@ -211,7 +222,7 @@ def dialect_facts(draw: st.DrawFn) -> Fact:
 
 @st.composite
 def dialect_rules(draw: st.DrawFn, stratified: bool = False) -> str:
-    head = draw(st.sampled_from([*PLAIN, *PLAIN, *FOLDED]))
+    head = draw(st.sampled_from([*PLAIN, *PLAIN, *FOLDED, *SEVERAL]))
     return RuleText(draw, head, stratified).text()
 
 
@@ -236,7 +247,11 @@ class RuleText:
             self._atom()
         for _ in range(self._pick([0, 1, 1, 2])):
             self._pick([self._negation, self._comparison, self._equation, self._aggregate])()
-        head = self._folded_head(*folded) if folded else self._plain_head()
+        if self._head in SEVERAL:
+            columns, places = SEVERAL[self._head]
+            head = self._folded_head(columns, places)
+        else:
+            head = self._folded_head(folded[0], {folded[2]: folded[1]}) if folded else self._plain_head()
         return f"{head} :- {', '.join(self._literals)}."
 
     def _pick(self, choices: Sequence[T]) -> T:
@@ -250,8 +265,9 @@ class RuleText:
         if below and not self._stratified and self._chance(25):
             return self._pick(list(PLAIN))
         # A relation that is folded is read from above only, except by its own rules in _extreme_path.
-        top = self._level - 1 if below or self._head in FOLDED else self._level
-        candidates = [r for r in COLUMNS if LEVEL[r] <= top and not (r in FOLDED and LEVEL[r] == self._level)]
+        folded = {*FOLDED, *SEVERAL}
+        top = self._level - 1 if below or self._head in folded else self._level
+        candidates = [r for r in COLUMNS if LEVEL[r] <= top and not (r in folded and LEVEL[r] == self._level)]
         return self._pick(candidates)
 
     # ---- literals
@@ -341,14 +357,23 @@ class RuleText:
                 own.append(f"{kind}{terms[-1]}")
         inside = [f"{name}({', '.join(terms)})"]
         numbers = [name[1:] for name in own if name[0] == "n"]
-        # A variable that only conditions of the aggregate share makes it depend on the atoms around it.
-        # Nor can it be the result of another aggregate: those rules are refused.
+        # A variable that only conditions of the aggregate share gets its values from the atoms around it, also in
+        # recursion. It cannot be the result of another aggregate: those rules are refused.
         from_atoms = [name for name in self._bound["n"] if name[0] == "n"]
-        outer = "2" if self._recursive or not from_atoms else self._pick(from_atoms)
+        outer = self._pick(from_atoms) if from_atoms else "2"
         if numbers and self._chance(2):
             inside.append(f"{self._pick(numbers)} {self._pick(['<', '!=', '>='])} {outer}")
         if numbers and self._chance(5):
             inside.append(f"!g({self._pick(numbers)}, {self._pick(['_', outer])})")
+        if numbers and self._chance(5):
+            # An aggregate inside of it, also over nothing; its value is one of those that the outer one folds.
+            nested = f"k{self._fresh}n"
+            # In recursion without a variable from outside: those rules are refused.
+            limit = "" if self._recursive else self._pick([f", b < {outer}", ""])
+            inside.append(
+                f"{nested} = {self._pick(['count', 'sum b'])} : {{ g({self._pick(numbers)}, b){limit} }}"
+            )
+            numbers.append(nested)
         function = self._pick(["count", "count", "sum", "min", "max"]) if numbers else "count"
         argument = "" if function == "count" else f" {self._pick(numbers)}"
         if argument and self._chance(4):
@@ -375,13 +400,14 @@ class RuleText:
                 terms.append(self._bound_term(kind))
         return f"{self._head}({', '.join(terms)})"
 
-    def _folded_head(self, columns: str, function: str, place: int) -> str:
+    def _folded_head(self, columns: str, places: dict[int, str]) -> str:
         terms = [self._bound_term(kind) for kind in columns]
-        if function == "mean":
-            terms[place] = self._bound_term("n")
-        elif columns[place] == "n" and function != "count" and self._chance(3):
-            terms[place] = self._expression()
-        terms[place] = f"{function}({terms[place]})"
+        for place, function in places.items():
+            if function == "mean":
+                terms[place] = self._bound_term("n")
+            elif columns[place] == "n" and function != "count" and self._chance(3):
+                terms[place] = self._expression()
+            terms[place] = f"{function}({terms[place]})"
         return f"{self._head}({', '.join(terms)})"
 
     def _simple_fold(self) -> str:
