@@ -42,15 +42,15 @@ def test_a_dry_run_and_a_refusal_leave_state_and_storage(
     on_spark: Make, source: SparkSource, manner: str
 ) -> None:
     reasoner = on_spark(manner)
-    reasoner.apply(facts=CHAIN, rules=CLOSURE)
+    reasoner.apply(facts={"e": CHAIN["e"][:3]}, rules=CLOSURE)
     state, kept = reasoner.state(), stored(source)
-    promised = reasoner.dry_run(facts={"e": [((0, 1), -1), ((6, 0), 1)]})
+    promised = reasoner.dry_run(facts={"e": [((0, 1), -1), ((3, 1), 1)]})
     assert reasoner.state() == state
     assert stored(source) == kept
     with pytest.raises(NegativeWeightError):
         reasoner.apply(facts={"e": [((0, 1), -2)]})
     assert reasoner.state() == state
-    result = reasoner.apply(facts={"e": [((0, 1), -1), ((6, 0), 1)]})
+    result = reasoner.apply(facts={"e": [((0, 1), -1), ((3, 1), 1)]})
     assert {k: sorted(v) for k, v in result.changes.items()} == {
         k: sorted(v) for k, v in promised.changes.items()
     }
