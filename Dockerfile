@@ -1,10 +1,11 @@
 # One image for all of Zedlog's processes. By itself it runs everything (embedded server, engine, service) over
 # /data; docker-compose.yml runs the engine and the service each in a container of its own, over a Redis.
 #
-# No Java: the service does not start Spark yet, and a Java 17 runtime would add some 200 MB. When the Spark
-# placement comes, add `openjdk-17-jre-headless` (with the incubator vector module) to the last stage.
+# Spark needs a full Java 17 or 21. Debian 12 (bookworm) packages 17, with the incubator vector module that Spark asks
+# for; Debian 13, which the plain `python:3.12-slim` has become, packages 21 only. The release is named, so that the two
+# cannot come apart, and it is the Debian and the Java on which the tests run. The headless runtime adds some 200 MB.
 
-FROM python:3.12-slim AS build
+FROM python:3.12-slim-bookworm AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /app
 RUN python -m venv /opt/zedlog
@@ -19,9 +20,14 @@ COPY engine engine
 COPY service service
 RUN pip install --no-deps --editable .
 
-FROM python:3.12-slim
+FROM python:3.12-slim-bookworm
+# The slim image has no folder for manual pages, and the Java package wants to link some there.
+RUN mkdir -p /usr/share/man/man1 \
+    && apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --create-home zedlog \
-    && install --directory --owner zedlog --group zedlog /data /var/cache/zedlog
+    && install --directory --owner zedlog --group zedlog /data /checkpoints /imports /var/cache/zedlog
 COPY --from=build /opt/zedlog /opt/zedlog
 COPY --from=build --chown=zedlog:zedlog /app /app
 WORKDIR /app

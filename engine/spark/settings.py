@@ -14,9 +14,6 @@ from pathlib import Path
 from engine.spark.java import java_home
 from engine.spark.options import SparkOptions
 
-CHECKPOINT_DIR = "spark.checkpoint.dir"
-CLEAN_CHECKPOINTS = "spark.cleaner.referenceTracking.cleanCheckpoints"
-
 
 def settings(options: SparkOptions) -> dict[str, str]:
     """All settings; over Spark Connect those that belong to one session, the rest being the server's."""
@@ -33,7 +30,9 @@ def settings(options: SparkOptions) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": options.memory,
         "spark.log.level": "ERROR",
-        CLEAN_CHECKPOINTS: "true",
+        # Else every call of the DataFrame API records where in our code it stands: four more trips to the JVM each.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.cleaner.referenceTracking.cleanCheckpoints": "true",
     }
     if options.local:
         driver |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

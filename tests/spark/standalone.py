@@ -1,4 +1,4 @@
-"""A Spark cluster on this machine: a standalone master and workers, each a process with an executor of its own.
+"""Spark on this machine as processes of its own: a master and workers with an executor each; a Connect server.
 
 They are started with the commands that docs/operations.md gives, from the classes that the package pyspark ships:
 nothing is downloaded. What is started is ended by its process id; an executor whose worker was killed ends by itself,
@@ -190,3 +190,36 @@ def _runs(pid: int) -> bool:
         return b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
+
+
+class ConnectServer:
+    """A Spark Connect server with a local driver, as `spark-submit` starts it. A context manager."""
+
+    def __init__(self, folder: Path, conf: Mapping[str, str]) -> None:
+        port = free_port()
+        self.address = f"sc://127.0.0.1:{port}"
+        settings = {
+            "spark.master": "local[2]",
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.ui.enabled": "false",
+            **conf,
+        }
+        options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        server = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+        self.process = SparkProcess(
+            "connect",
+            ["org.apache.spark.deploy.SparkSubmit", *server, *options, "spark-internal"],
+            folder,
+            environment(SPARK_DAEMON_MEMORY="1g"),
+        )
+        try:
+            self.process.wait_for("Spark Connect server started at")
+        except BaseException:
+            self.process.end()
+            raise
+
+    def __enter__(self) -> ConnectServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.end()

@@ -1,8 +1,8 @@
 """The Spark placement against the resident one: after every epoch the same state and the same delta.
 
 The resident placement is compared with independent oracles in tests/oracle; here every epoch of a random program goes
-through both. Small inputs work in the driver, so every program also runs with that turned off (`large`), and with the
-work handed over in the middle (`mixed`).
+through both. Small inputs work in the driver, so programs also run with that turned off (`large`), and with the work
+handed over in the middle (`mixed`); with ZEDLOG_FULL=1 each of these with 1, 2 and 5 partitions.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
 
 from engine import Reasoner
 from tests.oracle.height_model import height_model
 from tests.oracle.naive import TooLargeError
 from tests.oracle.programs import History, histories, totals
 from tests.spark.compare import assert_same_epoch, assert_same_state
+from tests.spark.conftest import FULL
 
 Make = Callable[..., Reasoner]
+# The first example is always the smallest program there is.
 EXAMPLES = int(os.environ.get("ZEDLOG_SPARK_EXAMPLES", "2"))
 # A Spark epoch takes seconds: no shrinking, and one fixture for all examples (each makes its own reasoners).
 few = settings(
@@ -53,28 +56,24 @@ def run_both(history: History, spark: Reasoner) -> None:
             assert sorted(spark.weighted(name, domain)) == sorted(resident.weighted(name, domain))
 
 
-@pytest.mark.slow
-@few
-@given(history=histories(max_epochs=4))
-def test_differential_small(on_spark: Make, history: History) -> None:
-    run_both(history, on_spark("small"))
+ALL = [(manner, partitions) for manner in ("small", "mixed", "large") for partitions in (1, 2, 5)]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    ("manner", "partitions"), ALL if FULL else [("small", 2), ("mixed", 5), ("large", 1)]
+)
 @few
-@given(history=histories(max_epochs=3))
-def test_differential_mixed(on_spark: Make, history: History) -> None:
-    run_both(history, on_spark("mixed", partitions=5))
+@given(data=st.data())
+def test_differential_of_random_programs(
+    on_spark: Make, manner: str, partitions: int, data: st.DataObject
+) -> None:
+    epochs = {"small": 4, "mixed": 3, "large": 2}[manner]
+    run_both(data.draw(histories(max_epochs=epochs)), on_spark(manner, partitions))
 
 
-@pytest.mark.slow
-@few
-@given(history=histories(max_epochs=2))
-def test_differential_large(on_spark: Make, history: History) -> None:
-    run_both(history, on_spark("large", partitions=1))
-
-
-@pytest.mark.parametrize(("manner", "partitions"), [("small", 2), ("mixed", 5), ("large", 1)])
+@pytest.mark.parametrize(("manner", "partitions"), ALL if FULL else [("small", 2), ("mixed", 5)])
 def test_differential_retraction_through_a_cycle(on_spark: Make, manner: str, partitions: int) -> None:
     """1 -> 2 -> 3 -> 1 and out to 4: the cycle supports itself, and must go when it is cut."""
     spark, resident = on_spark(manner, partitions), Reasoner()

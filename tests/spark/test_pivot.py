@@ -14,6 +14,7 @@ from engine.language.parser import parse_rules
 from engine.language.schema import Column, ColumnType, Schema
 from engine.spark.placement import SparkPlacement
 from tests.spark.compare import assert_same_epoch, assert_same_state
+from tests.spark.conftest import FULL
 
 Make = Callable[..., Reasoner]
 BASE = "tc(x, y) :- e(x, y)."
@@ -54,7 +55,7 @@ def test_pivot_of_known_programs(rules: list[str], pivot: dict[str, int] | None)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("partitions", [1, 2, 5])
+@pytest.mark.parametrize("partitions", [1, 2, 5] if FULL else [5])
 def test_a_pivoted_bootstrap_is_the_resident_one(on_spark: Make, partitions: int) -> None:
     edges = [((i, (i * i + 3) % 40), 1) for i in range(40)] + [((i, (i * 7 + 1) % 40), 2) for i in range(40)]
     spark, resident = on_spark("large", partitions), Reasoner()

@@ -1,0 +1,100 @@
+"""Spark Connect: the same over a server that others started, and what cannot be the same is refused by name.
+
+A process that has used Connect cannot have another session any more, so these tests run in one of their own: the first
+one here starts a server and runs this file and the comparisons again with it as the master.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine import Reasoner
+from engine.errors import CheckpointUnavailableError, InvalidRequestError, SparkUnavailableError
+from engine.spark import session as session_module
+from engine.spark.session import SparkOptions, SparkSource
+from tests.spark.compare import assert_same_epoch, assert_same_state
+from tests.spark.conftest import MASTER, classic, full
+from tests.spark.standalone import ConnectServer
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PARTS = ["test_connect.py", "test_differential.py", "test_pivot.py", "test_epochs.py"]
+
+remote = pytest.mark.skipif(not MASTER.startswith("sc://"), reason="runs with a Connect server as the master")
+
+
+@classic
+@full
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_differential_over_a_connect_server(java: None, tmp_path: Path) -> None:
+    try:
+        session_module._check_connect_packages()
+    except SparkUnavailableError as error:
+        pytest.skip(error.message)
+    place = tmp_path / "checkpoints"
+    reliable = {
+        "spark.checkpoint.dir": str(place),
+        "spark.cleaner.referenceTracking.cleanCheckpoints": "true",
+    }
+    with ConnectServer(tmp_path, reliable) as server:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", *(f"tests/spark/{name}" for name in PARTS)],
+            cwd=ROOT,
+            env={**os.environ, "ZEDLOG_TEST_SPARK_MASTER": server.address, "ZEDLOG_TEST_PLACE": str(place)},
+            capture_output=True,
+            text=True,
+            timeout=1400,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert re.search(r"\b[2-9]\d passed", done.stdout), done.stdout[-2000:]
+
+
+@remote
+def test_a_checkpoint_directory_is_the_servers(source: SparkSource) -> None:
+    with pytest.raises(
+        CheckpointUnavailableError, match=r"start it with --conf spark\.checkpoint\.dir=/elsewhere"
+    ):
+        SparkSource(replace(source.options, checkpoint_dir="/elsewhere")).session()
+
+
+@remote
+def test_reliable_checkpoints_are_written_by_the_server(source: SparkSource) -> None:
+    place = os.environ["ZEDLOG_TEST_PLACE"]
+    spark, resident = (
+        Reasoner("spark", spark=replace(source.options, checkpoint_dir=place, local_rows=0)),
+        Reasoner(),
+    )
+    step = {"facts": {"e": [((1, 2), 1), ((2, 3), 1)]}, "rules": [("p(x, z) :- e(x, y), e(y, z).", 1)]}
+    assert_same_epoch(spark.apply(**step), resident.apply(**step))
+    assert_same_state(spark, resident)
+    assert list(Path(place).glob("*/rdd-*"))
+    spark.close()
+
+
+@remote
+def test_a_setting_of_the_server_is_refused_by_name(source: SparkSource) -> None:
+    conf = {**source.options.conf, "spark.executor.memory": "7g"}
+    with pytest.raises(InvalidRequestError, match=r"start it with --conf spark\.executor\.memory=7g"):
+        SparkSource(replace(source.options, conf=conf)).session()
+
+
+@remote
+def test_a_driver_of_our_own_is_refused_beside_it(source: SparkSource) -> None:
+    source.session()
+    with pytest.raises(InvalidRequestError, match="already has a Spark session with "):
+        SparkSource(SparkOptions("local[2]")).session()
+
+
+def test_missing_packages_of_the_client_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"nowhere.at_all": "nothing-at-all", "json": "standard"}
+    monkeypatch.setattr(session_module, "_CONNECT_PACKAGES", known)
+    with pytest.raises(SparkUnavailableError, match=r"not installed: nothing-at-all; .*zedlog\[connect\]"):
+        session_module._check_connect_packages()
