@@ -27,6 +27,7 @@ def answer(transaction: Transaction, result: EpochResult | ZedlogError, incarnat
         "strategy": result.strategy,
         "placement": result.placement,
         "cost": result.cost,
+        "reason": result.reason,
         "elapsed_ms": {"engine": round(result.elapsed_ms, 3)},
     }
     if transaction.return_delta:

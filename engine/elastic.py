@@ -85,6 +85,18 @@ class Policy:
         return self if strategy is None else replace(self, strategy=strategy)
 
 
+def parse_switch(text: str) -> float:
+    """A fraction as it is typed; `none` is infinite.
+
+    Raises:
+        InvalidRequestError: it is no number.
+    """
+    try:
+        return math.inf if text == "none" else float(text)
+    except ValueError:
+        raise InvalidRequestError(f"switch must be a number of 0 or more, or none, not {text!r}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class BootstrapCost:
     """What the last bootstrap of a stratum took, and how the stratum has grown since.

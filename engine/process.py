@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from engine.answers import answer
+from engine.elastic import SWITCH, Policy, parse_switch
 from engine.errors import (
     CorruptLogError,
     EngineLeaseError,
@@ -47,10 +48,11 @@ from engine.storage.connection import connect
 from engine.storage.keys import Keys
 from engine.storage.log import EpochLog, LogEntry
 from engine.storage.publisher import Publisher, Retention, read_head
-from engine.transaction import Transaction
+from engine.transaction import PLACEMENTS, Transaction
 
 if TYPE_CHECKING:
     from engine.reasoner import GroupResult
+    from engine.spark.session import SparkSource
 
 T = TypeVar("T")
 
@@ -226,6 +228,10 @@ class Engine:
                     raise
                 # First what stands before it; it comes first next time.
                 break
+            if transactions[-1].evaluation != transactions[0].evaluation:
+                # It asks for another strategy or placement, and so for an epoch of its own.
+                transactions.pop()
+                break
         entries = entries[: len(transactions)]
         result = reasoner.commit(transactions)
         lost = next((o for o in result.outcomes if isinstance(o, SparkStateLostError)), None)
@@ -307,8 +313,10 @@ def run_engine(
     database: str,
     options: EngineOptions | None = None,
     reasoner_factory: ReasonerFactory | None = None,
+    spark: SparkSource | None = None,
 ) -> int:
-    """Serve a database until SIGTERM or SIGINT, in the main thread. Returns the exit status.
+    """Serve a database until SIGTERM or SIGINT, in the main thread. Returns the exit status. `spark` is the process's
+    one source of a Spark session, for the placement and for whatever else needs one; it is closed at the end.
 
     0: told to stop. 1: something cannot be read, or failed; it is logged, and told to readers where that is
     possible. 2: another engine serves the database for longer than `lease_wait`.
@@ -336,10 +344,18 @@ def run_engine(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if spark is not None:
+            spark.close()
 
 
-def restore_reasoner(state: RecoveredState, budget: Budget | None = None) -> Committer:
-    """The reasoner of the recovered state. `budget`: what one epoch may take, by default no limit."""
+def restore_reasoner(
+    state: RecoveredState,
+    budget: Budget | None = None,
+    placement: str = "auto",
+    switch: float = SWITCH,
+    spark: SparkSource | None = None,
+) -> Committer:
+    """The reasoner of the recovered state; `Reasoner` says what the others are."""
     # Here, because it loads the compiled kernels: who only asks for the options should not wait for that.
     from engine.reasoner import Reasoner
 
@@ -352,7 +368,10 @@ def restore_reasoner(state: RecoveredState, budget: Budget | None = None) -> Com
         state.rules,
         state.declarations,
         state.epoch,
+        placement=placement,
         budget=budget,
+        spark=spark,
+        switch=switch,
     )
 
 
@@ -375,8 +394,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             retention=Retention(parsed.retain_epochs, parsed.retain_seconds, parsed.retain_results),
         )
         budget = Budget(memory=parsed.memory_budget, seconds=parsed.epoch_seconds)
-        factory = partial(restore_reasoner, budget=budget)
-        return run_engine(parsed.redis_url, parsed.database, options, factory)
+        # Here, so that who only asks for the options need not wait for it.
+        from engine.spark.session import SparkOptions, SparkSource
+
+        chosen = {
+            "master": parsed.spark_master,
+            "partitions": parsed.spark_partitions,
+            "checkpoint_dir": parsed.spark_checkpoint_dir,
+        }
+        spark = SparkSource(
+            SparkOptions(**{name: value for name, value in chosen.items() if value is not None})
+        )
+        factory = partial(
+            restore_reasoner, budget=budget, placement=parsed.placement, switch=parsed.switch, spark=spark
+        )
+        return run_engine(parsed.redis_url, parsed.database, options, factory, spark)
     except InvalidRequestError as error:
         parser.error(error.message)
 
@@ -398,8 +430,17 @@ def _parser() -> argparse.ArgumentParser:
             "memory-budget",
             _bytes,
             default_memory_budget(),
-            "bytes, or 4GiB: an epoch that needs more is refused",
+            "bytes, or 4GiB: what needs more goes to Spark, or is refused",
         ),
+        (
+            "switch",
+            _fraction,
+            SWITCH,
+            "fraction of a bootstrap after which an update may be abandoned, or none",
+        ),
+        ("spark-master", str, None, "local[n], spark://host:port or sc://host:port; without it a local one"),
+        ("spark-partitions", int, None, "partitions of the state; without it two"),
+        ("spark-checkpoint-dir", str, None, "a directory that all executors share; without it none"),
         ("epoch-seconds", float, None, "an epoch that computes for longer is refused"),
         ("retain-epochs", int, kept.epochs, "epochs whose snapshot stays readable"),
         ("retain-seconds", float, kept.seconds, "a younger snapshot stays readable in any case"),
@@ -408,7 +449,17 @@ def _parser() -> argparse.ArgumentParser:
     for name, kind, default, what in options:
         usual = "no limit" if default is None else "%(default)s"
         parser.add_argument(f"--{name}", type=kind, default=default, help=f"{what} (default: {usual})")
+    parser.add_argument(
+        "--placement", choices=PLACEMENTS, default="auto", help="where the state is (default: %(default)s)"
+    )
     return parser
+
+
+def _fraction(text: str) -> float:
+    try:
+        return Policy(switch=parse_switch(text)).switch
+    except InvalidRequestError as error:
+        raise argparse.ArgumentTypeError(error.message) from None
 
 
 def _bytes(text: str) -> int:

@@ -151,7 +151,17 @@ class TransactionResult(BaseModel):
     changes: Annotated[dict[str, RelationChanges], Field(examples=[{"edge": {"inserted": 2, "deleted": 0}}])]
     strategy: Annotated[str, Field(examples=["update"])]
     placement: Annotated[str, Field(examples=["resident"])]
-    cost: Annotated[dict[str, int], Field(examples=[{"derivations": 4}])]
+    cost: Annotated[
+        dict[str, int],
+        Field(
+            description="In derivations: those enumerated; of these, those of updates that were abandoned; what the "
+            "updates were expected to need; what bootstraps of what changed were expected to need.",
+            examples=[{"derivations": 4, "abandoned": 0, "estimate": 4, "bootstrap": 6}],
+        ),
+    ]
+    reason: Annotated[
+        str, Field(description="Why this strategy and this placement.", examples=["maintained"])
+    ] = ""
     elapsed_ms: ElapsedMs
     delta: Annotated[
         dict[str, RelationDelta] | None,

@@ -12,6 +12,8 @@ from fastapi import Depends, Header, Query, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
+from engine.elastic import Strategy
+from engine.transaction import PlacementName
 from service.problems import InvalidParameterError, did_you_mean, near
 from service.settings import PAGE_LIMIT_CEILING
 
@@ -77,6 +79,8 @@ class WriteOptions:
     dry_run: bool
     return_delta: bool
     idempotency_key: str | None
+    strategy: Strategy | None
+    placement: PlacementName | None
 
 
 async def write_options(
@@ -88,6 +92,16 @@ async def write_options(
         Literal["summary", "delta"],
         Query(alias="return", description="`delta` adds the tuples that appeared and went."),
     ] = "summary",
+    strategy: Annotated[
+        Strategy | None,
+        Query(description="How to evaluate it: `auto` (the usual), `update` to its end, or `bootstrap`."),
+    ] = None,
+    placement: Annotated[
+        PlacementName | None,
+        Query(
+            description="Where to evaluate it, for this transaction alone; `auto` is as if it were left out."
+        ),
+    ] = None,
     idempotency_key: Annotated[
         str | None,
         Header(
@@ -99,7 +113,7 @@ async def write_options(
         ),
     ] = None,
 ) -> WriteOptions:
-    return WriteOptions(wait, dry_run, returning == "delta", idempotency_key)
+    return WriteOptions(wait, dry_run, returning == "delta", idempotency_key, strategy, placement)
 
 
 Write = Annotated[WriteOptions, Depends(write_options)]

@@ -8,6 +8,7 @@ an error.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import Response
@@ -35,7 +36,8 @@ async def submit(
         StorageUnavailableError: the log could not be written.
         UnknownTransactionError: the key is of a transaction whose outcome is no longer kept.
     """
-    receipt = await service.client.append(transaction, options.idempotency_key)
+    chosen = replace(transaction, strategy=options.strategy, placement=options.placement)
+    receipt = await service.client.append(chosen, options.idempotency_key)
     headers = {"Idempotency-Replayed": "true"} if receipt.replayed else {}
     outcome: Outcome | None = None
     try:

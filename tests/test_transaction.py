@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -17,6 +18,26 @@ def test_the_log_gives_back_what_went_in():
         [FACT], [{"rule": "p(x) :- r(x, _, _, _).", "weight": 3}], ".decl d(x: number)", "set", True, True
     )
     assert Transaction.decode(transaction.encode()) == transaction
+    asking = Transaction.parse([FACT], strategy="bootstrap", placement="spark")
+    assert Transaction.decode(asking.encode()) == asking
+
+
+def test_what_is_not_asked_for_does_not_change_the_log():
+    """An Idempotency-Key goes by the bytes: those of an older version must stay the same."""
+    assert set(json.loads(Transaction.parse([FACT]).encode())) == {
+        "facts",
+        "rules",
+        "declarations",
+        "mode",
+        "dry_run",
+        "return_delta",
+    }
+
+
+@pytest.mark.parametrize("field", ["strategy", "placement"])
+def test_how_to_evaluate_is_one_of_the_known_ways(field: str):
+    with pytest.raises(e.InvalidRequestError, match=f"{field} must be one of auto, .*, not 'fast'"):
+        Transaction.parse([FACT], **{field: "fast"})
 
 
 @pytest.mark.parametrize(

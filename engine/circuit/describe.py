@@ -31,7 +31,10 @@ def to_mermaid(circuit: Circuit) -> str:
     names = {relation: f"n{i}" for i, relation in enumerate(sorted(circuit.arities))}
     for number, stratum in enumerate(circuit.strata):
         title = "recursive stratum" if stratum.recursive else "stratum"
-        lines.append(f'  subgraph s{number}["{title} {number}"]')
+        pivot = pivot_of(stratum) or {}
+        columns = ", ".join(f"{c + 1} of {name}" for name, c in pivot.items())
+        handed_on = f"; pivot: column {_escaped(columns)}" if columns else ""
+        lines.append(f'  subgraph s{number}["{title} {number}{handed_on}"]')
         lines += [f'    {names[r]}["{r}/{circuit.arities[r]}"]' for r in stratum.relations]
         lines += [f'    {_node(rule.id)}(["{_escaped(_text(rule))}"])' for rule in stratum.rules]
         lines.append("  end")

@@ -95,10 +95,17 @@ class ServiceClient:
         key: str | None = None,
         dry_run: bool = False,
         delta: bool = False,
+        strategy: str | None = None,
+        placement: str | None = None,
         patience: float = 600.0,
     ) -> Json:
         """The same, for a body in the form that `path` takes. `replayed`: the key had been used before."""
-        parameters = {"dry_run": "true" if dry_run else None, "return": "delta" if delta else None}
+        parameters = {
+            "dry_run": "true" if dry_run else None,
+            "return": "delta" if delta else None,
+            "strategy": strategy,
+            "placement": placement,
+        }
         headers = {} if key is None else {"idempotency-key": key}
         response = self._request("POST", path, parameters, body, headers, repeatable=key is not None)
         outcome = self._settled(_decode(response), patience)

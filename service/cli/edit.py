@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from engine.elastic import STRATEGIES
+from engine.transaction import PLACEMENTS
 from service.cli import options
 from service.cli.client import Json, ServiceClient
 from service.cli.options import OutputFormat
@@ -26,6 +29,26 @@ File = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")]
 Delta = Annotated[bool, typer.Option("--delta", help="Show the tuples that appeared and disappeared.")]
+StrategyAsked = Annotated[
+    str | None,
+    typer.Option("--strategy", metavar="|".join(STRATEGIES), help="How to evaluate it."),
+]
+PlacementAsked = Annotated[
+    str | None,
+    typer.Option(
+        "--placement", metavar="|".join(PLACEMENTS), help="Where to evaluate it, this transaction alone."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a change is sent, and shown."""
+
+    dry_run: bool
+    delta: bool
+    strategy: str | None
+    placement: str | None
 
 
 @rules_app.command("add")
@@ -34,6 +57,8 @@ def add_rules(
     file: File = None,
     dry_run: DryRun = False,
     delta: Delta = False,
+    strategy: StrategyAsked = None,
+    placement: PlacementAsked = None,
     url: options.Url = options.URL,
 ) -> None:
     """Add rules; facts and .decl lines in the text are added with them.
@@ -44,7 +69,7 @@ def add_rules(
     - `zedlog rules add -f program.dl`
     - `zedlog rules add @program.dl --dry-run`
     """
-    _change("/v1/rules", text, file, 1, dry_run, delta, url)
+    _change("/v1/rules", text, file, 1, Manner(dry_run, delta, strategy, placement), url)
 
 
 @rules_app.command("remove")
@@ -53,6 +78,8 @@ def remove_rules(
     file: File = None,
     dry_run: DryRun = False,
     delta: Delta = False,
+    strategy: StrategyAsked = None,
+    placement: PlacementAsked = None,
     url: options.Url = options.URL,
 ) -> None:
     """Remove rules, by their text (names of variables do not matter) or by the id that 'rules list' shows; .decl lines
@@ -67,7 +94,7 @@ def remove_rules(
     texts = _texts(text, file)
     with ServiceClient(url) as client:
         resolved = [client.get(f"/v1/rules/{t}")["canonical"] if _is_rule_id(t) else t for t in texts]
-        _post(client, "/v1/rules", resolved, -1, dry_run, delta)
+        _post(client, "/v1/rules", resolved, -1, Manner(dry_run, delta, strategy, placement))
 
 
 @rules_app.command("list")
@@ -95,6 +122,8 @@ def add_facts(
     file: File = None,
     dry_run: DryRun = False,
     delta: Delta = False,
+    strategy: StrategyAsked = None,
+    placement: PlacementAsked = None,
     url: options.Url = options.URL,
 ) -> None:
     """Add facts. For many, 'zedlog load' is faster.
@@ -103,7 +132,7 @@ def add_facts(
 
     - `zedlog facts add 'edge("a", "b"). edge("b", "c").'`
     """
-    _change("/v1/rules", text, file, 1, dry_run, delta, url)
+    _change("/v1/rules", text, file, 1, Manner(dry_run, delta, strategy, placement), url)
 
 
 @facts_app.command("retract")
@@ -112,6 +141,8 @@ def retract_facts(
     file: File = None,
     dry_run: DryRun = False,
     delta: Delta = False,
+    strategy: StrategyAsked = None,
+    placement: PlacementAsked = None,
     url: options.Url = options.URL,
 ) -> None:
     """Retract facts: take 1 from the weight of each.
@@ -120,7 +151,7 @@ def retract_facts(
 
     - `zedlog facts retract 'edge("a", "b").'`
     """
-    _change("/v1/rules", text, file, -1, dry_run, delta, url)
+    _change("/v1/rules", text, file, -1, Manner(dry_run, delta, strategy, placement), url)
 
 
 def _change(
@@ -128,22 +159,26 @@ def _change(
     text: list[str] | None,
     file: list[Path] | None,
     weight: int,
-    dry_run: bool,
-    delta: bool,
+    manner: Manner,
     url: str,
 ) -> None:
     texts = _texts(text, file)
     with ServiceClient(url) as client:
-        _post(client, path, texts, weight, dry_run, delta)
+        _post(client, path, texts, weight, manner)
 
 
-def _post(
-    client: ServiceClient, path: str, texts: list[str], weight: int, dry_run: bool, delta: bool
-) -> None:
+def _post(client: ServiceClient, path: str, texts: list[str], weight: int, manner: Manner) -> None:
     body: Json = {"program": "\n".join(texts), "weight": weight}
-    answer = client.change(path, body, dry_run=dry_run, delta=delta)
-    print_outcome(answer, dry_run=dry_run)
-    if delta:
+    answer = client.change(
+        path,
+        body,
+        dry_run=manner.dry_run,
+        delta=manner.delta,
+        strategy=manner.strategy,
+        placement=manner.placement,
+    )
+    print_outcome(answer, dry_run=manner.dry_run)
+    if manner.delta:
         print_delta(answer)
 
 

@@ -90,6 +90,9 @@ def print_outcome(outcome: Json, *, dry_run: bool = False) -> None:
         out.print("  [dim]no tuple appeared or disappeared[/]")
     for relation, change in sorted(changes.items()):
         out.print(f"  {escape(relation)}: {signed_counts(change)}")
+    reason = outcome.get("reason", "")
+    if reason not in ("", "maintained"):
+        out.print(f"  [dim]{escape(reason)}[/]")
 
 
 def print_tuples(relation: str, change: Json, limit: int) -> None:

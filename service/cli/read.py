@@ -117,18 +117,32 @@ def epochs(
     how = chosen(format)
     if how is Format.TABLE:
         rows = [_epoch_row(epoch) for epoch in answer["epochs"]]
-        write_rows(("epoch", "when", "changes", "engine", "strategy", "derivations"), rows, how)
+        write_rows(
+            ("epoch", "when", "changes", "engine", "strategy", "placement", "derivations", "why"), rows, how
+        )
     else:
-        flat = [(e.get("epoch"), e.get("time"), e.get("changes"), *_cost(e)) for e in answer["epochs"]]
-        write_rows(("epoch", "time", "changes", "elapsed_ms", "strategy", "derivations"), flat, how)
+        flat = [
+            (e.get("epoch"), e.get("time"), e.get("changes"), *_cost(e), *_choice(e))
+            for e in answer["epochs"]
+        ]
+        names = ("epoch", "time", "changes", "elapsed_ms", "strategy", "derivations")
+        write_rows((*names, "placement", "abandoned", "estimate", "bootstrap", "reason"), flat, how)
 
 
 def _cost(epoch: Json) -> tuple[Any, Any, Any]:
     return epoch.get("elapsed_ms"), epoch.get("strategy"), epoch.get("derivations")
 
 
+def _choice(epoch: Json) -> tuple[Any, ...]:
+    """What an epoch says of its strategy and placement beside its derivations; one of long ago does not."""
+    cost = epoch.get("cost", {})
+    counts = (cost.get(name, 0) for name in ("abandoned", "estimate", "bootstrap"))
+    return epoch.get("placement"), *counts, epoch.get("reason")
+
+
 def _epoch_row(epoch: Json) -> tuple[str, ...]:
     elapsed, strategy, derivations = _cost(epoch)
+    abandoned = epoch.get("cost", {}).get("abandoned", 0)
     when = datetime.fromtimestamp(float(epoch.get("time", 0))).strftime("%m-%d %H:%M:%S")
     changes = ", ".join(
         f"{relation} {plain_counts(change)}" for relation, change in sorted(epoch.get("changes", {}).items())
@@ -139,7 +153,9 @@ def _epoch_row(epoch: Json) -> tuple[str, ...]:
         changes or "none",
         milliseconds(elapsed),
         str(strategy),
-        f"{derivations:,}",
+        str(epoch.get("placement")),
+        f"{derivations:,}" + (f" ({abandoned:,} abandoned)" if abandoned else ""),
+        str(epoch.get("reason")),
     )
 
 

@@ -22,10 +22,20 @@ from typing import Annotated
 
 import httpx
 import typer
-from pydantic import ByteSize, TypeAdapter, ValidationError
 from rich.markup import escape
 
 from engine.errors import ZedlogError
+from service.cli.choices import (
+    USUAL,
+    EpochSeconds,
+    MemoryBudget,
+    PlacementChoice,
+    SparkCheckpointDir,
+    SparkMaster,
+    SparkPartitions,
+    SwitchChoice,
+    engine_options,
+)
 from service.cli.output import fail, note, out
 from service.cli.supervisor import Part, PartFailed, Supervisor
 
@@ -61,21 +71,6 @@ RedisUrl = Annotated[
         envvar="ZEDLOG_REDIS_URL", help="Use this Redis (redis://host:port/0) and not an embedded server."
     ),
 ]
-MemoryBudget = Annotated[
-    str | None,
-    typer.Option(
-        envvar="ZEDLOG_MEMORY_BUDGET",
-        metavar="SIZE",
-        help="Refuse a transaction whose tuples would need more, for example 4GiB (default: half of the memory).",
-    ),
-]
-EpochSeconds = Annotated[
-    float | None,
-    typer.Option(
-        envvar="ZEDLOG_EPOCH_SECONDS",
-        help="Refuse a transaction that computes for longer (default: no limit).",
-    ),
-]
 Database = Annotated[
     str, typer.Option(envvar="ZEDLOG_DATABASE", help="The database's name; one Redis may hold several.")
 ]
@@ -97,6 +92,11 @@ def serve(
     ] = False,
     memory_budget: MemoryBudget = None,
     epoch_seconds: EpochSeconds = None,
+    placement: PlacementChoice = "auto",
+    switch: SwitchChoice = USUAL,
+    spark_master: SparkMaster = None,
+    spark_partitions: SparkPartitions = None,
+    spark_checkpoint_dir: SparkCheckpointDir = None,
 ) -> None:
     """Start the service and keep it running until Ctrl-C.
 
@@ -107,7 +107,15 @@ def serve(
     - `zedlog serve --redis-url redis://redis.example:6379/0`
     - `zedlog serve --redis-url redis://redis.example:6379/0 --no-engine`: one more service
     """
-    options = _engine_options(memory_budget, epoch_seconds)
+    options = engine_options(
+        memory_budget,
+        epoch_seconds,
+        placement,
+        switch,
+        spark_master,
+        spark_partitions,
+        spark_checkpoint_dir,
+    )
     run(Settings(data_dir, host, port, database, redis_url, not no_engine, options))
 
 
@@ -118,6 +126,11 @@ def engine(
     database: Database = "default",
     memory_budget: MemoryBudget = None,
     epoch_seconds: EpochSeconds = None,
+    placement: PlacementChoice = "auto",
+    switch: SwitchChoice = USUAL,
+    spark_master: SparkMaster = None,
+    spark_partitions: SparkPartitions = None,
+    spark_checkpoint_dir: SparkCheckpointDir = None,
     check: Annotated[
         bool,
         typer.Option("--check", help="Only say whether an engine serves the database (exit status 0 or 1)."),
@@ -135,7 +148,16 @@ def engine(
         out.print(escape(state))
         raise typer.Exit(0 if state.startswith("running") else 1)
     # It becomes the engine process: signals and exit status are the engine's own.
-    command = _engine_command(redis_url, database, _engine_options(memory_budget, epoch_seconds))
+    options = engine_options(
+        memory_budget,
+        epoch_seconds,
+        placement,
+        switch,
+        spark_master,
+        spark_partitions,
+        spark_checkpoint_dir,
+    )
+    command = _engine_command(redis_url, database, options)
     os.execv(command[0], command)
 
 
@@ -231,20 +253,6 @@ def _engine_command(redis_url: str, database: str, options: Sequence[str]) -> li
         database,
         *options,
     ]
-
-
-def _engine_options(memory_budget: str | None, epoch_seconds: float | None) -> tuple[str, ...]:
-    """The budgets as options of the engine process; a size that is none is refused here."""
-    options: list[str] = []
-    if memory_budget is not None:
-        try:
-            size = int(TypeAdapter(ByteSize).validate_python(memory_budget))
-        except ValidationError:
-            raise typer.BadParameter(f"{memory_budget!r} is no size; write 500MiB or 4GiB") from None
-        options += ["--memory-budget", str(size)]
-    if epoch_seconds is not None:
-        options += ["--epoch-seconds", str(epoch_seconds)]
-    return tuple(options)
 
 
 def _readiness(url: str, settings: Settings) -> Callable[[], bool]:

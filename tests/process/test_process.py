@@ -61,7 +61,8 @@ def test_from_the_log_to_the_snapshot(server: EmbeddedServer, database: str) -> 
                 "changes": {"e": {"inserted": 1, "deleted": 0}},
                 "strategy": "update",
                 "placement": "resident",
-                "cost": {"derivations": 0},
+                "cost": {"derivations": 0, "abandoned": 0, "estimate": 0, "bootstrap": 0},
+                "reason": "",
                 "elapsed_ms": {"engine": 0.1},
                 "delta": {"e": {"inserted": [["b", 2]], "deleted": []}},
             }

@@ -41,6 +41,12 @@ class TestCircuit:
         problem(graph.get("/v1/circuit?format=dot"), 400, "invalid_parameter")
         problem(graph.get("/v1/circuit", headers={"accept": "image/png"}), 406, "not_acceptable")
 
+    def test_it_shows_which_strata_have_a_pivot(self, graph: Http) -> None:
+        """The first column of tc goes from body to head as it is; of the edges nothing is recursive."""
+        strata = graph.get("/v1/circuit").json()["strata"]
+        assert {tuple(s["relations"]): s["pivot"] for s in strata} == {("edge",): None, ("tc",): {"tc": 0}}
+        assert "pivot: column 1 of tc" in graph.get("/v1/circuit?format=mermaid").text
+
     def test_as_of_shows_an_older_circuit(self, graph: Http) -> None:
         graph.post("/v1/rules", {"rule": "p(x) :- tc(x, x)."})
         assert "p" in str([s["relations"] for s in graph.get("/v1/circuit").json()["strata"]])

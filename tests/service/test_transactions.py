@@ -42,6 +42,20 @@ def test_a_dry_run_reports_and_changes_nothing(graph: Http, database: FakeClient
     assert status["status"] == "dry_run"
 
 
+@pytest.mark.parametrize("path", ["/v1/transactions", "/v1/facts"])
+def test_a_transaction_may_say_how_and_where_it_is_evaluated(
+    graph: Http, database: FakeClient, path: str
+) -> None:
+    body = {"facts": [EDGE]} if path == "/v1/transactions" else EDGE
+    assert graph.post(f"{path}?strategy=bootstrap&placement=spark", body).status_code == 200
+    assert database.log[-1][1].evaluation == ("bootstrap", "spark")
+    assert graph.post(path, body).status_code == 200
+    assert database.log[-1][1].evaluation == (None, None)
+    for wrong in ("strategy=quick", "placement=cloud"):
+        refused = problem(graph.post(f"{path}?{wrong}", body), 400, "invalid_parameter")
+        assert "spark" in refused["detail"] or "bootstrap" in refused["detail"]
+
+
 def test_set_mode_makes_adding_what_is_there_a_no_op(graph: Http, database: FakeClient) -> None:
     for url, body in (
         ("/v1/transactions", {"facts": [EDGE], "mode": "set"}),

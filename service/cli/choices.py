@@ -1,0 +1,116 @@
+"""How the engine evaluates, as options of `zedlog serve` and `zedlog engine`: budgets, placement, strategy, Spark.
+
+In: what was typed, or stands in the environment. Out: options of the engine process. Always: what the engine would
+refuse is refused here, before anything is started.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from pydantic import ByteSize, TypeAdapter, ValidationError
+
+from engine.elastic import SWITCH, Policy, parse_switch
+from engine.errors import InvalidRequestError
+from engine.spark.session import SparkOptions
+from engine.transaction import PLACEMENTS
+
+MemoryBudget = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ZEDLOG_MEMORY_BUDGET",
+        metavar="SIZE",
+        help="What the tuples of the resident placement may need, for example 4GiB (default: half of the memory). "
+        "Beyond it, `auto` goes on with Spark; without Spark a transaction is refused.",
+    ),
+]
+EpochSeconds = Annotated[
+    float | None,
+    typer.Option(
+        envvar="ZEDLOG_EPOCH_SECONDS",
+        help="Refuse a transaction that computes for longer (default: no limit).",
+    ),
+]
+PlacementChoice = Annotated[
+    str,
+    typer.Option(
+        envvar="ZEDLOG_PLACEMENT",
+        metavar="auto|resident|spark",
+        help="Where the state is: in the engine process, on Spark, or there as long as it fits.",
+    ),
+]
+SwitchChoice = Annotated[
+    str,
+    typer.Option(
+        envvar="ZEDLOG_SWITCH",
+        metavar="FRACTION",
+        help="The fraction of a bootstrap's cost after which an update may be abandoned for a bootstrap; "
+        "0: always bootstrap what changes; none: never.",
+    ),
+]
+SparkMaster = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ZEDLOG_SPARK_MASTER",
+        help=f"local[n], spark://host:port or sc://host:port (default: {SparkOptions().master}).",
+    ),
+]
+SparkPartitions = Annotated[
+    int | None,
+    typer.Option(
+        envvar="ZEDLOG_SPARK_PARTITIONS",
+        min=1,
+        help=f"Partitions of the state and of every exchange (default: {SparkOptions().partitions}).",
+    ),
+]
+SparkCheckpointDir = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ZEDLOG_SPARK_CHECKPOINT_DIR",
+        help="A directory that all executors share: state that is kept there survives their loss.",
+    ),
+]
+USUAL = str(SWITCH)
+
+
+def engine_options(
+    memory_budget: str | None,
+    epoch_seconds: float | None,
+    placement: str,
+    switch: str,
+    spark_master: str | None,
+    spark_partitions: int | None,
+    spark_checkpoint_dir: str | None,
+) -> tuple[str, ...]:
+    """The options of the engine process.
+
+    Raises:
+        typer.BadParameter: a size is none, there is no such placement, or the like.
+    """
+    options: list[str] = []
+    if memory_budget is not None:
+        try:
+            size = int(TypeAdapter(ByteSize).validate_python(memory_budget))
+        except ValidationError:
+            raise typer.BadParameter(f"{memory_budget!r} is no size; write 500MiB or 4GiB") from None
+        options += ["--memory-budget", str(size)]
+    if placement not in PLACEMENTS:
+        raise typer.BadParameter(f"{placement!r} is no placement; choose one of {', '.join(PLACEMENTS)}")
+    try:
+        Policy(switch=parse_switch(switch))
+        SparkOptions(spark_master or SparkOptions().master)
+    except InvalidRequestError as error:
+        raise typer.BadParameter(error.message) from None
+    chosen = {
+        "epoch-seconds": epoch_seconds,
+        "placement": None if placement == "auto" else placement,
+        "switch": None if switch == USUAL else switch,
+        "spark-master": spark_master,
+        "spark-partitions": spark_partitions,
+        "spark-checkpoint-dir": spark_checkpoint_dir,
+    }
+    for name, value in chosen.items():
+        if value is not None:
+            options += [f"--{name}", str(value)]
+    return tuple(options)

@@ -1,0 +1,113 @@
+"""What a transaction asks of its evaluation reaches the engine, and every reader is told what was done and why."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from engine.process import main, restore_reasoner
+from engine.storage.embedded import EmbeddedServer
+from engine.transaction import RuleChange, Transaction
+from tests.process.running import Database, EngineThread, facts
+
+RULES = (RuleChange("tc(x, y) :- e(x, y)."), RuleChange("tc(x, z) :- tc(x, y), e(y, z)."))
+CHAIN = [(i, i + 1) for i in range(6)]
+
+
+def asked(row: tuple[int, int], weight: int = 1, **how: Any) -> Transaction:
+    return facts("e", row, weight=weight, **how)
+
+
+def test_each_epoch_says_how_it_was_evaluated_and_why(server: EmbeddedServer, database: str) -> None:
+    with Database(server.url, database) as db, EngineThread(server.url, database, factory=restore_reasoner):
+        db.apply(Transaction(facts=facts("e", *CHAIN).facts, rules=RULES))
+        updated = db.apply(asked((2, 3), -1, strategy="update")).body
+        built = db.apply(asked((2, 3), strategy="bootstrap")).body
+        epochs = db.run(db.client.epochs(None, 2))
+    # 3 * 4 paths go over the edge; a bootstrap starts from 6 edges and ends with 21 paths.
+    assert updated["changes"]["tc"] == {"inserted": 0, "deleted": 12}
+    assert (updated["strategy"], updated["reason"]) == ("update", "maintained")
+    assert updated["cost"]["abandoned"] == 0
+    assert updated["cost"]["derivations"] == updated["cost"]["estimate"]
+    assert updated["cost"]["bootstrap"] == 21
+    assert built["changes"] == {
+        "e": {"inserted": 1, "deleted": 0},
+        "tc": {"inserted": 12, "deleted": 0},
+    }
+    assert (built["strategy"], built["reason"]) == ("bootstrap", "bootstrapped {tc}, as asked")
+    assert built["cost"]["derivations"] == 21
+    for epoch, body in zip(epochs, (built, updated), strict=True):
+        assert {key: epoch[key] for key in ("strategy", "placement", "cost", "reason")} == {
+            key: body[key] for key in ("strategy", "placement", "cost", "reason")
+        }
+
+
+def test_transactions_that_ask_for_different_things_share_no_epoch(
+    server: EmbeddedServer, database: str
+) -> None:
+    """All wait in the log before the engine starts; neighbours that agree are one epoch."""
+    waiting = [
+        Transaction(facts=facts("e", *CHAIN).facts, rules=RULES),
+        asked((10, 11)),
+        asked((11, 12), strategy="bootstrap"),
+        asked((12, 13), strategy="bootstrap", placement="resident"),
+        asked((13, 14)),
+        asked((14, 15)),
+    ]
+    with Database(server.url, database) as db:
+        receipts = [db.run(db.client.append(transaction, None)) for transaction in waiting]
+        with EngineThread(server.url, database, factory=restore_reasoner):
+            outcomes = [db.run(db.client.wait_outcome(r.transaction_id, 20)) for r in receipts]
+    assert all(outcome is not None for outcome in outcomes)
+    bodies = [outcome.body for outcome in outcomes if outcome is not None]
+    assert [body["epoch"] for body in bodies] == [1, 1, 2, 3, 4, 4]
+    assert [body["strategy"] for body in bodies] == [
+        "update",
+        "update",
+        "bootstrap",
+        "bootstrap",
+        "update",
+        "update",
+    ]
+
+
+def test_a_restart_under_another_switch_goes_on_with_the_same_facts(
+    server: EmbeddedServer, database: str
+) -> None:
+    held = {(i, i + 1) for i in range(6)}
+    with Database(server.url, database) as db:
+        for switch, cut in ((0.0, (1, 2)), (float("inf"), (3, 4)), (0.2, (5, 6))):
+            with EngineThread(server.url, database, factory=partial(restore_reasoner, switch=switch)):
+                if switch == 0.0:
+                    db.apply(Transaction(facts=facts("e", *CHAIN).facts, rules=RULES))
+                body = db.apply(asked(cut, -1)).body
+                held.discard(cut)
+                assert body["strategy"] == ("bootstrap" if switch == 0.0 else "update")
+                paths = {
+                    (a, b)
+                    for a, _ in held
+                    for b in range(a + 1, 8)
+                    if all((c, c + 1) in held for c in range(a, b))
+                }
+                assert db.facts("tc").keys() == paths
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--switch", "-1", "switch must be a number of 0 or more"),
+        ("--switch", "often", "switch must be a number of 0 or more, or none"),
+        ("--placement", "cloud", "invalid choice: 'cloud'"),
+        ("--spark-master", "somewhere", 'the Spark master must be "local[n]"'),
+        ("--spark-partitions", "0", "partitions must be at least 1"),
+    ],
+)
+def test_a_wrong_option_is_named(
+    capsys: pytest.CaptureFixture[str], option: str, value: str, message: str
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--redis-url", "redis://127.0.0.1:1/0", option, value])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
