@@ -35,9 +35,6 @@ class FactsReasoner:
             for row, weight in zip(codes.tolist(), weights.tolist(), strict=True):
                 self.weights[name, tuple(row)] = weight
 
-    def close(self) -> None:
-        """Nothing is held."""
-
     def commit(self, transactions: Sequence[Transaction], /) -> GroupResult:
         mark = len(self.symbols)
         before = dict(self.weights)
