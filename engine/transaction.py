@@ -3,17 +3,23 @@
 A `Transaction` is plain data that went through `Transaction.parse`: shapes, weights and value types are right,
 but names, schemas and the current weights are not yet looked at (that is the reasoner's work, in log order).
 `encode` and `decode` are its form in the epoch log.
+
+The facts of a bulk import are too many for a log entry: there `batches` name files that hold them (engine/batches.py),
+and before the transaction is applied they are read into `columns`, typed columns and weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
 from engine.errors import CorruptLogError, InvalidRequestError, InvalidValueError, InvalidWeightError
+
+if TYPE_CHECKING:
+    from engine.batches import TypedFacts
 
 Value = str | int | float | bool
 Tuple = tuple[Value, ...]
@@ -41,6 +47,25 @@ class RuleChange:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchFile:
+    """A durable file of facts: its path below the batch directory, its SHA-256 in hex, and how much is in it."""
+
+    path: str
+    sha256: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Facts of one relation in files; each row has its own weight. types: one for each column, by name."""
+
+    relation: str
+    types: tuple[str, ...]
+    files: tuple[BatchFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """One atomic change. `declarations` is program text that holds `.decl` directives only.
 
@@ -54,6 +79,8 @@ class Transaction:
     mode: Mode = "zset"
     dry_run: bool = False
     return_delta: bool = False
+    batches: tuple[Batch, ...] = ()
+    columns: tuple[TypedFacts, ...] = ()
 
     @classmethod
     def parse(
@@ -84,19 +111,19 @@ class Transaction:
         )
 
     def encode(self) -> bytes:
-        """The transaction as JSON bytes, the form in which the log keeps it."""
-        return orjson.dumps(
-            {
-                "facts": [
-                    {"relation": f.relation, "tuples": f.tuples, "weight": f.weight} for f in self.facts
-                ],
-                "rules": [{"rule": r.rule, "weight": r.weight} for r in self.rules],
-                "declarations": self.declarations,
-                "mode": self.mode,
-                "dry_run": self.dry_run,
-                "return_delta": self.return_delta,
-            }
-        )
+        """The transaction as JSON bytes, the form in which the log keeps it. It must have no `columns`."""
+        assert not self.columns, "columns are read from batches, they are not logged"
+        body: dict[str, Any] = {
+            "facts": [{"relation": f.relation, "tuples": f.tuples, "weight": f.weight} for f in self.facts],
+            "rules": [{"rule": r.rule, "weight": r.weight} for r in self.rules],
+            "declarations": self.declarations,
+            "mode": self.mode,
+            "dry_run": self.dry_run,
+            "return_delta": self.return_delta,
+        }
+        if self.batches:
+            body["batches"] = self.batches
+        return orjson.dumps(body)
 
     @classmethod
     def decode(cls, payload: bytes) -> Transaction:
@@ -106,9 +133,17 @@ class Transaction:
             CorruptLogError: the bytes are not what `encode` writes.
         """
         try:
-            return cls.parse(**orjson.loads(payload))
-        except (orjson.JSONDecodeError, TypeError, InvalidRequestError) as error:
+            body = orjson.loads(payload)
+            batches = tuple(_batch(entry) for entry in body.pop("batches", ()))
+            transaction = cls.parse(**body)
+            return replace(transaction, batches=batches) if batches else transaction
+        except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError, InvalidRequestError) as error:
             raise CorruptLogError(f"a log entry is not a transaction: {error}") from error
+
+
+def _batch(entry: Mapping[str, Any]) -> Batch:
+    files = tuple(BatchFile(**file) for file in entry["files"])
+    return Batch(entry["relation"], tuple(entry["types"]), files)
 
 
 def check_weight(weight: object, where: str) -> int:
