@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 import anyio.to_thread
@@ -48,7 +49,9 @@ async def receive(request: Request, folder: Path, name: str, limit: int) -> tupl
     except ClientDisconnect as error:
         raise InvalidRequestError("the connection broke before the file was complete") from error
     finally:
-        partial.unlink(missing_ok=True)
+        # Where the folder could not be made there is nothing to remove.
+        with suppress(OSError):
+            partial.unlink()
 
 
 async def _write(request: Request, path: Path, limit: int) -> tuple[int, str]:

@@ -13,6 +13,7 @@ cost further passes.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,6 +154,8 @@ class Importer:
             result.rows += bad if request.on_error == SKIP else _rows_of(written)
             written = self._without_bad(scratch, rows, urls, sources, request)
         batch = self._store.keep(self._folder, relation, types, written)
+        for leftover in scratch.parent.glob(f"{scratch.name}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         self._count(batch, result)
         if batch.files:
             result.batches.append(batch)
