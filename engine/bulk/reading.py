@@ -23,6 +23,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from engine.arrow import columns as arrow_columns
 from engine.bulk import ntriples
 from engine.bulk.request import FACTS, JSONL, NTRIPLES, PARQUET, ImportRequest
 from engine.bulk.typed import converted, finite
@@ -257,7 +258,11 @@ def _json(
     kind = F.schema_of_variant(F.col("json"))
     names = [str(c) for c in request.columns] or list(wanted or ())
     if not names:
-        names = _fields_of(parsed, request)
+        names = _fields_of(parsed, request) or arrow_columns(len(request.types))
+    if not names and parsed.limit(1).count():
+        raise InvalidRequestError(
+            "the rows are no objects, so nothing says how many columns there are; give 'types'", field="types"
+        )
     weight = None if request.weight_column is None else str(request.weight_column)
     every = [*names, *([weight] if weight is not None else [])]
     is_array = kind.startswith("ARRAY")

@@ -18,7 +18,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -50,7 +50,7 @@ _LISTEN_SECONDS = 0.5
 _RETRY_SECONDS = 0.5
 _SWEEP_SECONDS = 30.0
 _OUTCOME_SECONDS = 0.01
-_ATTEMPTS = 3
+_ATTEMPTS = 5
 # An upload that no import has used goes after this time.
 _UPLOAD_SECONDS = 24 * 3600
 
@@ -80,6 +80,8 @@ class JobRunner:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._watch: Watch | None = None
+        # Whether the log may name the files of the present job, and has not applied them yet.
+        self._named = False
 
     def start(self, owner: str) -> None:
         """Begin to take jobs, under the lease `owner`."""
@@ -133,6 +135,7 @@ class JobRunner:
         """One job, to its end."""
         progress = Progress(self._queue, job)
         began = time.monotonic()
+        self._named = False
         try:
             if job.attempts > _ATTEMPTS and job.transaction is None:
                 raise JobAbandonedError(
@@ -154,12 +157,9 @@ class JobRunner:
             logger.exception("the job %s failed", job.id)
             status = FAILED
             end = {"problem": ZedlogError(f"the job failed: {type(error).__name__}: {error}").problem()}
-        if status != SUCCEEDED:
-            self._clean(job)
         end["stages"] = progress.ended()
         self._patiently(lambda: self._queue.finish(job.id, status, **end))
-        if job.kind == "import":
-            self._clean(job, uploads_only=status == SUCCEEDED and not job.request.get("dry_run"))
+        self._clean(job, status)
         logger.info("job %s (%s): %s in %.3f s", job.id, job.kind, status, time.monotonic() - began)
 
     # ---- import
@@ -175,9 +175,18 @@ class JobRunner:
                 return {**report, "epoch": None, "changes": {}}
             payload = imported.transaction(request).encode()
             progress.stage("append", report)
-            transaction = self._patiently(lambda: self._queue.append(job.id, payload))
-        progress.stage("apply")
+            self._named = True
+            try:
+                transaction = self._patiently(lambda: self._queue.append(job.id, payload))
+            except JobCancelledError:
+                self._named = False
+                raise
+        self._named = True
+        with suppress(JobCancelledError):
+            # Too late: the log has it.
+            progress.stage("apply")
         status, body = self._outcome(transaction)
+        self._named = False
         if status == "refused":
             raise _Refused(body)
         return {**report, "transaction": transaction, **body}
@@ -275,12 +284,12 @@ class JobRunner:
                 if self._stopping.wait(_RETRY_SECONDS):
                     raise _StoppedError from None
 
-    def _clean(self, job: Job, uploads_only: bool = False) -> None:
-        """Remove what a job that has ended needs no more."""
-        if job.request.get("uploaded") and uploads_only:
+    def _clean(self, job: Job, status: str) -> None:
+        """Remove what a job that has ended needs no more. Files that the log may still have to apply stay."""
+        if job.request.get("uploaded") and status == SUCCEEDED:
             for path in job.request["paths"]:
                 (self.store.root / UPLOADS / path).unlink(missing_ok=True)
-        if not uploads_only:
+        if not self._named and (status != SUCCEEDED or job.request.get("dry_run")):
             self.store.remove(job.id)
 
     def _sweep(self) -> None:

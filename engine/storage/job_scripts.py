@@ -29,7 +29,8 @@ redis.call('DEL', KEYS[2])
 return #taken
 """
 
-# KEYS: job, running. ARGV: owner, time, id. -> how often it was taken, or 0: it is not to be run.
+# KEYS: job, running. ARGV: owner, time, id. -> 1, or 0: it is not to be run.
+# `attempts` counts the engines that took it.
 CLAIM = """
 local status = redis.call('HGET', KEYS[1], 'status')
 if status ~= 'queued' and status ~= 'running' then
@@ -37,9 +38,11 @@ if status ~= 'queued' and status ~= 'running' then
   return 0
 end
 redis.call('HSETNX', KEYS[1], 'started', ARGV[2])
+-- The same engine may take a job again when Redis was away; that is no further attempt.
+if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then redis.call('HINCRBY', KEYS[1], 'attempts', 1) end
 redis.call('HSET', KEYS[1], 'status', 'running', 'owner', ARGV[1])
 redis.call('HINCRBY', KEYS[1], 'revision', 1)
-return redis.call('HINCRBY', KEYS[1], 'attempts', 1)
+return 1
 """
 
 # KEYS: job. ARGV: owner, then fields and values. -> 0 it is another engine's, 1 written, 2 the same and it is to stop.

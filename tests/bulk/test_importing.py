@@ -14,7 +14,9 @@ from engine.errors import (
     ArityError,
     BadRowsError,
     BatchUnreadableError,
+    BulkStorageError,
     HeaderMismatchError,
+    InvalidRequestError,
     NegativeWeightError,
     PathNotAllowedError,
     SourceUnreadableError,
@@ -89,6 +91,28 @@ def test_json_lines_are_strict(bring: Import) -> None:
     assert [row["text"] for row in found] == lines
     assert "column 1 (x) holds symbol, but '1' is none" in found[0]["reason"]
     assert "the field z is no column" in found[8]["reason"]
+
+
+def test_json_lines_of_arrays_into_a_new_relation_need_types(bring: Import) -> None:
+    file = bring.write("a.jsonl", '["a", 1]\n')
+    with pytest.raises(InvalidRequestError, match="types"):
+        bring(path=file, relation="a")
+    bring(path=file, relation="a", types=["symbol", "number"])
+    assert bring.weighted("a") == {("a", 1): 1}
+
+
+def test_files_without_rows(bring: Import) -> None:
+    for name, text in (("e.csv", ""), ("e.jsonl", ""), ("e.nt", "# nothing\n"), ("h.csv", "x,y\n")):
+        done = bring(path=bring.write(name, text), relation="r", header=True) if name == "h.csv" else None
+        done = done or bring(path=bring.write(name, text), relation="r")
+        assert (done.rows, done.batches, done.declarations) == (0, [], [])
+    assert "r" not in bring.reasoner.relations()
+
+
+def test_a_batch_directory_that_cannot_be_written(bring: Import) -> None:
+    bring.write("batches", "a file where a folder should be")
+    with pytest.raises(BulkStorageError):
+        bring(path=bring.write("e.csv", "a\n"), relation="e")
 
 
 def test_parquet_by_names_with_weights(bring: Import) -> None:
