@@ -272,6 +272,72 @@ class CheckpointUnavailableError(SparkUnavailableError):
     code = "checkpoint_unavailable"
 
 
+class PathNotAllowedError(ZedlogError):
+    """A path of an import or an export lies outside of the allowed root, or its scheme is not allowed."""
+
+    code = "path_not_allowed"
+
+
+class SourceUnreadableError(ZedlogError):
+    """A file of an import is missing, damaged, or not of the format that was asked for. Nothing was imported."""
+
+    code = "source_unreadable"
+
+
+class HeaderMismatchError(ZedlogError):
+    """The columns that a file names are not those that are wanted. `detail` has both."""
+
+    code = "header_mismatch"
+
+
+class BadRowsError(ZedlogError):
+    """Rows of an import cannot be read or do not fit the relation; nothing was imported. `detail` shows some."""
+
+    code = "bad_rows"
+
+
+class BatchUnreadableError(ZedlogError):
+    """A batch file that the log names is missing or is not the one that was written; its transaction is refused."""
+
+    code = "batch_unreadable"
+
+
+class BulkStorageError(ZedlogError):
+    """The files of an import or an export cannot be written: no space, no permission. Nothing was changed."""
+
+    code = "bulk_storage"
+
+
+class TargetExistsError(ZedlogError):
+    """An export would write over something that exists; `overwrite` allows it."""
+
+    code = "target_exists"
+
+
+class UnknownJobError(ZedlogError):
+    """There is no job with that id, or it is no longer kept."""
+
+    code = "unknown_job"
+
+
+class JobNotCancellableError(ZedlogError):
+    """The job has ended, or its transaction is in the log already, where it stays."""
+
+    code = "job_not_cancellable"
+
+
+class JobCancelledError(ZedlogError):
+    """The job was cancelled; it left nothing."""
+
+    code = "job_cancelled"
+
+
+class JobAbandonedError(ZedlogError):
+    """The engine ended several times while it ran the job, so the job is not tried again. It left nothing."""
+
+    code = "job_abandoned"
+
+
 class EngineLeaseError(ZedlogError):
     """Another engine process is the single writer of this database."""
 

@@ -24,9 +24,11 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pydantic import ByteSize, TypeAdapter, ValidationError
@@ -34,6 +36,7 @@ from pydantic import ByteSize, TypeAdapter, ValidationError
 from engine.answers import answer
 from engine.elastic import SWITCH, Policy, parse_switch
 from engine.errors import (
+    BatchUnreadableError,
     CorruptLogError,
     EngineLeaseError,
     InvalidRequestError,
@@ -51,6 +54,8 @@ from engine.storage.publisher import Publisher, Retention, read_head
 from engine.transaction import PLACEMENTS, Transaction
 
 if TYPE_CHECKING:
+    from engine.bulk.runner import JobOptions, JobRunner
+    from engine.epoch import EpochRecord, EpochResult
     from engine.reasoner import GroupResult
     from engine.spark.session import SparkSource
 
@@ -106,7 +111,9 @@ class Engine:
         reasoner_factory: ReasonerFactory,
         options: EngineOptions | None = None,
         on_ready: Callable[[int], None] | None = None,
+        jobs: JobRunner | None = None,
     ) -> None:
+        self._jobs = jobs
         self._options = options or EngineOptions()
         self._database = database
         self._keys = Keys(database)
@@ -176,11 +183,12 @@ class Engine:
             self._heartbeat.tell("running", publisher.head.epoch)
             if self._on_ready is not None:
                 self._on_ready(publisher.head.epoch)
-            while not self._stop.is_set():
-                self._check_lease()
-                entries = self._with_patience(lambda: self._next_entries(publisher))
-                if entries:
-                    self._commit(entries, publisher, reasoner)
+            with self._running_jobs():
+                while not self._stop.is_set():
+                    self._check_lease()
+                    entries = self._with_patience(lambda: self._next_entries(publisher))
+                    if entries:
+                        self._commit(entries, publisher, reasoner)
         except EngineLeaseError as error:
             logger.warning("%s; starting again from Redis", error.message)
             self._stop.wait(_FIRST_DELAY)
@@ -191,6 +199,18 @@ class Engine:
         finally:
             if reasoner is not None:
                 reasoner.close()
+
+    @contextmanager
+    def _running_jobs(self) -> Iterator[None]:
+        """Bulk jobs are done while this engine is the writer."""
+        if self._jobs is None:
+            yield
+            return
+        self._jobs.start(str(self._heartbeat.lease.generation))
+        try:
+            yield
+        finally:
+            self._jobs.stop()
 
     def _recover(self) -> tuple[Publisher, Committer]:
         self._check_lease()
@@ -222,28 +242,32 @@ class Engine:
         transactions: list[Transaction] = []
         for entry in entries:
             try:
-                transactions.append(entry.transaction())
+                transaction = entry.transaction()
             except CorruptLogError:
                 if not transactions:
                     raise
                 # First what stands before it; it comes first next time.
                 break
-            if transactions[-1].evaluation != transactions[0].evaluation:
+            if transaction.batches and transactions:
+                # An import has an epoch of its own.
+                break
+            if transactions and transaction.evaluation != transactions[0].evaluation:
                 # It asks for another strategy or placement, and so for an epoch of its own.
-                transactions.pop()
+                break
+            transactions.append(transaction)
+            if transaction.batches:
                 break
         entries = entries[: len(transactions)]
-        result = reasoner.commit(transactions)
-        lost = next((o for o in result.outcomes if isinstance(o, SparkStateLostError)), None)
+        done, record = self._applied(transactions, reasoner)
+        lost = next((o for o in done if isinstance(o, SparkStateLostError)), None)
         if lost is not None:
             self._lost(lost, entries[0], transactions[0], publisher)
-        assert len(result.outcomes) == len(transactions), "every transaction has an outcome"
         outcomes = [
             (entry.id, answer(transaction, outcome, publisher.incarnation))
-            for entry, transaction, outcome in zip(entries, transactions, result.outcomes, strict=True)
+            for entry, transaction, outcome in zip(entries, transactions, done, strict=True)
         ]
-        trim_before = self._keep(entries)
-        self._with_patience(lambda: publisher.publish(result.record, outcomes, entries[-1].id, trim_before))
+        trim_before = self._keep(entries, transactions)
+        self._with_patience(lambda: publisher.publish(record, outcomes, entries[-1].id, trim_before))
         self._heartbeat.tell("running", publisher.head.epoch)
 
     def _lost(
@@ -257,15 +281,31 @@ class Engine:
         """
         if self._lost_at == entry.id:
             refusal = [(entry.id, answer(transaction, lost, publisher.incarnation))]
-            trim_before = self._keep([entry])
+            trim_before = self._keep([entry], [transaction])
             self._with_patience(lambda: publisher.publish(None, refusal, entry.id, trim_before))
         self._lost_at = entry.id
         raise _StateLost(lost.message)
 
-    def _keep(self, entries: list[LogEntry]) -> str:
-        """The oldest log entry that stays."""
-        for entry in entries:
+    def _applied(
+        self, transactions: list[Transaction], reasoner: Committer
+    ) -> tuple[list[EpochResult | ZedlogError], EpochRecord | None]:
+        """What became of each transaction, and the record of the epoch if there is one."""
+        if transactions[0].batches:
+            if self._jobs is None:
+                return [BatchUnreadableError("this engine has no batch directory")], None
+            try:
+                transactions = [self._jobs.store.load(transactions[0])]
+            except BatchUnreadableError as error:
+                return [error], None
+        result = reasoner.commit(transactions)
+        assert len(result.outcomes) == len(transactions), "every transaction has an outcome"
+        return result.outcomes, result.record
+
+    def _keep(self, entries: list[LogEntry], transactions: list[Transaction]) -> str:
+        """The oldest log entry that stays. An entry keeps its batch files alive, so they count."""
+        for entry, transaction in zip(entries, transactions, strict=True):
             size = len(entry.payload or b"")
+            size += sum(file.bytes for batch in transaction.batches for file in batch.files)
             self._kept.append((entry.id, size))
             self._kept_bytes += size
         while len(self._kept) > 1 and (len(self._kept) > _KEPT_ENTRIES or self._kept_bytes > _KEPT_BYTES):
@@ -314,6 +354,7 @@ def run_engine(
     options: EngineOptions | None = None,
     reasoner_factory: ReasonerFactory | None = None,
     spark: SparkSource | None = None,
+    jobs: JobRunner | None = None,
 ) -> int:
     """Serve a database until SIGTERM or SIGINT, in the main thread. Returns the exit status. `spark` is the process's
     one source of a Spark session, for the placement and for whatever else needs one; it is closed at the end.
@@ -325,7 +366,7 @@ def run_engine(
     def say_ready(epoch: int) -> None:
         print(f"engine ready: database {database} at epoch {epoch}", flush=True)
 
-    engine = Engine(redis_url, database, reasoner_factory or restore_reasoner, options, say_ready)
+    engine = Engine(redis_url, database, reasoner_factory or restore_reasoner, options, say_ready, jobs)
     before = {
         number: signal.signal(number, lambda *_: engine.stop()) for number in (signal.SIGTERM, signal.SIGINT)
     }
@@ -382,6 +423,10 @@ def default_memory_budget() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command `python -m engine.process`; returns its exit status."""
+    # Here, because the readers' side imports this module's neighbours and has no use for them.
+    from engine.bulk.runner import JobRunner
+    from engine.spark.session import SparkOptions, SparkSource
+
     parser = _parser()
     parsed = parser.parse_args(arguments)
     logging.basicConfig(level=parsed.log_level, format="%(asctime)s %(levelname)s %(message)s")
@@ -394,9 +439,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             retention=Retention(parsed.retain_epochs, parsed.retain_seconds, parsed.retain_results),
         )
         budget = Budget(memory=parsed.memory_budget, seconds=parsed.epoch_seconds)
-        # Here, so that who only asks for the options need not wait for it.
-        from engine.spark.session import SparkOptions, SparkSource
-
         chosen = {
             "master": parsed.spark_master,
             "partitions": parsed.spark_partitions,
@@ -408,7 +450,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         factory = partial(
             restore_reasoner, budget=budget, placement=parsed.placement, switch=parsed.switch, spark=spark
         )
-        return run_engine(parsed.redis_url, parsed.database, options, factory, spark)
+        jobs = JobRunner(parsed.redis_url, parsed.database, _job_options(parsed), spark)
+        try:
+            return run_engine(parsed.redis_url, parsed.database, options, factory, spark, jobs)
+        finally:
+            jobs.close()
     except InvalidRequestError as error:
         parser.error(error.message)
 
@@ -452,7 +498,43 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--placement", choices=PLACEMENTS, default="auto", help="where the state is (default: %(default)s)"
     )
+    _add_bulk_options(parser)
     return parser
+
+
+def _add_bulk_options(parser: argparse.ArgumentParser) -> None:
+    """Where bulk imports and exports may read and write. The environment says what the command line does not."""
+    environment = os.environ
+    batches = environment.get("ZEDLOG_BATCH_DIR") or os.path.join(
+        environment.get("ZEDLOG_DATA_DIR") or ".zedlog", "batches"
+    )
+    places: list[tuple[str, str | None, str]] = [
+        ("import-root", environment.get("ZEDLOG_IMPORT_ROOT"), "imports read files below this folder only"),
+        ("export-root", environment.get("ZEDLOG_EXPORT_ROOT"), "exports write below this folder only"),
+        ("batch-dir", batches, "where imports keep their facts until they are applied"),
+    ]
+    for name, default, what in places:
+        usual = "%(default)s" if default else "none: switched off"
+        parser.add_argument(
+            f"--{name}", type=Path, default=default or None, help=f"{what} (default: {usual})"
+        )
+    schemes = [scheme for scheme in environment.get("ZEDLOG_BULK_SCHEMES", "").split(",") if scheme]
+    parser.add_argument(
+        "--bulk-scheme",
+        action="append",
+        default=schemes,
+        metavar="SCHEME",
+        help="a file system of Spark that imports and exports may use too, such as s3a or hdfs; may be repeated",
+    )
+
+
+def _job_options(parsed: argparse.Namespace) -> JobOptions:
+    from engine.bulk.runner import JobOptions
+    from engine.bulk.sources import Places
+
+    schemes = frozenset(scheme.lower().removesuffix(":") for scheme in parsed.bulk_scheme)
+    places = Places(parsed.import_root, parsed.export_root, None, schemes)
+    return JobOptions(Path(parsed.batch_dir).absolute(), places)
 
 
 def _fraction(text: str) -> float:

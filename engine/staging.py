@@ -13,8 +13,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from engine.batches import TypedFacts
 from engine.elastic import Strategy
-from engine.errors import ArityError, InvalidValueError, NegativeWeightError
+from engine.errors import ArityError, InvalidValueError, NegativeWeightError, TypeMismatchError
 from engine.language.operators import check_relation_name
 from engine.language.schema import Column, ColumnType, Schema
 from engine.placement import Codes, Placement
@@ -31,10 +32,11 @@ _SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class FactInput:
-    """Changes of one relation's facts: tuples of values, or int64[n, arity] numbers; weights int64[n] or int64[1]."""
+    """Changes of one relation's facts: tuples of values, int64[n, arity] numbers, or typed columns; weights int64[n]
+    or int64[1]."""
 
     relation: str
-    tuples: Sequence[Sequence[Value]] | Codes
+    tuples: Sequence[Sequence[Value]] | Codes | TypedFacts
     weights: npt.NDArray[np.int64]
 
 
@@ -58,6 +60,7 @@ class Request:
             for change in transaction.facts
             if len(change.tuples)
         )
+        facts += tuple(FactInput(bulk.relation, bulk, bulk.weights) for bulk in transaction.columns)
         return cls(
             facts,
             transaction.rules,
@@ -169,6 +172,8 @@ class Staging:
     def _encode(self, change: FactInput, types: Sequence[ColumnType]) -> Codes:
         if isinstance(change.tuples, np.ndarray):
             return np.ascontiguousarray(change.tuples, np.int64)
+        if isinstance(change.tuples, TypedFacts):
+            return change.tuples.encode(self._symbols)
         codes = np.empty((len(change.tuples), len(types)), np.int64)
         for position, values in enumerate(zip(*change.tuples, strict=True)):
             codes[:, position] = encode_column(values, types[position], self._symbols)
@@ -287,8 +292,12 @@ def _check_arity(change: FactInput, schema: Schema) -> None:
     """Every tuple has as many values as the relation has columns."""
     tuples = change.tuples
     arity = schema.arity
+    wrong: Sequence[Value] | None
     if isinstance(tuples, np.ndarray):
         wrong = None if tuples.shape[1] == arity else tuples[0].tolist()
+    elif isinstance(tuples, TypedFacts):
+        wrong = None if len(tuples.types) == arity else list(tuples.table.slice(0, 1).to_pylist()[0].values())
+        wrong = wrong and wrong[: len(tuples.types)]
     else:
         wrong = next((t for t in tuples if len(t) != arity), None)
     if wrong is not None:
@@ -302,6 +311,8 @@ def _check_arity(change: FactInput, schema: Schema) -> None:
 
 def _typed(change: FactInput, schema: Schema | None) -> tuple[Schema, tuple[ColumnType, ...]]:
     """The schema with every type known, from the relation's and the tuples' values, and the types."""
+    if isinstance(change.tuples, TypedFacts):
+        return _fitted(change.tuples, schema)
     arity = schema.arity if schema else len(change.tuples[0])
     if schema is None:
         schema = Schema(change.relation, tuple(Column(f"c{i}", None) for i in range(arity)))
@@ -314,6 +325,24 @@ def _typed(change: FactInput, schema: Schema | None) -> tuple[Schema, tuple[Colu
         types = column_types(change.relation, change.tuples, schema) if arity else ()
     columns = tuple(Column(c.name, kind) for c, kind in zip(schema.columns, types, strict=True))
     return Schema(schema.relation, columns, schema.declared), types
+
+
+def _fitted(facts: TypedFacts, schema: Schema | None) -> tuple[Schema, tuple[ColumnType, ...]]:
+    """The same for typed columns."""
+    if schema is None:
+        schema = Schema(facts.relation, tuple(Column(f"c{i}", None) for i in range(len(facts.types))))
+    for position, (known, kind) in enumerate(zip(schema.columns, facts.types, strict=True), 1):
+        if known.type not in (None, kind):
+            raise TypeMismatchError(
+                f"column {position} ({known.name}) of {facts.relation} holds {known.type.value}, "
+                f"but the import has {kind.value}",
+                relation=facts.relation,
+                column_name=known.name,
+                expected=known.type.value,
+                got=kind.value,
+            )
+    columns = tuple(Column(c.name, kind) for c, kind in zip(schema.columns, facts.types, strict=True))
+    return Schema(schema.relation, columns, schema.declared), facts.types
 
 
 def check_array(relation: str, tuples: object) -> None:

@@ -3,18 +3,24 @@
 A `Transaction` is plain data that went through `Transaction.parse`: shapes, weights and value types are right,
 but names, schemas and the current weights are not yet looked at (that is the reasoner's work, in log order).
 `encode` and `decode` are its form in the epoch log.
+
+The facts of a bulk import are too many for a log entry: there `batches` name files that hold them (engine/batches.py),
+and before the transaction is applied they are read into `columns`, typed columns and weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import orjson
 
 from engine.elastic import STRATEGIES, Strategy
 from engine.errors import CorruptLogError, InvalidRequestError, InvalidValueError, InvalidWeightError
+
+if TYPE_CHECKING:
+    from engine.batches import TypedFacts
 
 Value = str | int | float | bool
 Tuple = tuple[Value, ...]
@@ -44,6 +50,25 @@ class RuleChange:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchFile:
+    """A durable file of facts: its path below the batch directory, its SHA-256 in hex, and how much is in it."""
+
+    path: str
+    sha256: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Facts of one relation in files; each row has its own weight. types: one for each column, by name."""
+
+    relation: str
+    types: tuple[str, ...]
+    files: tuple[BatchFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """One atomic change. `declarations` is program text that holds `.decl` directives only; `undeclare` names relations
     whose declaration is withdrawn, before the others are added.
@@ -62,6 +87,8 @@ class Transaction:
     undeclare: tuple[str, ...] = ()
     strategy: Strategy | None = None
     placement: PlacementName | None = None
+    batches: tuple[Batch, ...] = ()
+    columns: tuple[TypedFacts, ...] = ()
 
     @classmethod
     def parse(
@@ -103,11 +130,13 @@ class Transaction:
         return self.strategy, self.placement
 
     def encode(self) -> bytes:
-        """The transaction as JSON bytes, the form in which the log keeps it."""
+        """The transaction as JSON bytes, the form in which the log keeps it. It must have no `columns`."""
+        assert not self.columns, "columns are read from batches, they are not logged"
         chosen = {
             "undeclare": self.undeclare or None,
             "strategy": self.strategy,
             "placement": self.placement,
+            "batches": self.batches or None,
         }
         return orjson.dumps(
             {
@@ -132,8 +161,11 @@ class Transaction:
             CorruptLogError: the bytes are not what `encode` writes.
         """
         try:
-            return cls.parse(**orjson.loads(payload))
-        except (orjson.JSONDecodeError, TypeError, InvalidRequestError) as error:
+            body = orjson.loads(payload)
+            batches = tuple(_batch(entry) for entry in body.pop("batches", ()))
+            transaction = cls.parse(**body)
+            return replace(transaction, batches=batches) if batches else transaction
+        except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError, InvalidRequestError) as error:
             raise CorruptLogError(f"a log entry is not a transaction: {error}") from error
 
 
@@ -141,6 +173,11 @@ def _one_of(field: str, value: str | None, known: Sequence[str]) -> str | None:
     if value is not None and value not in known:
         raise InvalidRequestError(f"{field} must be one of {', '.join(known)}, not {value!r}", field=field)
     return value
+
+
+def _batch(entry: Mapping[str, Any]) -> Batch:
+    files = tuple(BatchFile(**file) for file in entry["files"])
+    return Batch(entry["relation"], tuple(entry["types"]), files)
 
 
 def check_weight(weight: object, where: str) -> int:

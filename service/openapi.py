@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from service import models
+from service import bulk_models, models
 from service.problems import PROBLEM_JSON
 
 FILE: Final = Path(__file__).parent.parent / "openapi" / "openapi.json"
@@ -42,6 +42,7 @@ _TAGS: Final = [
     {"name": "rules", "description": "The rules, and how to add and remove them."},
     {"name": "relations", "description": "Schemas, sizes and tuples."},
     {"name": "query", "description": "Conjunctions, with named columns."},
+    {"name": "bulk", "description": "Imports and exports of files through Spark, and their jobs."},
     {"name": "insight", "description": "Circuit, epochs, health, metrics, error codes."},
 ]
 
@@ -52,6 +53,8 @@ _BODIES: Final = (
     models.RuleChange,
     models.ProgramChange,
     models.QueryBody,
+    bulk_models.ImportBody,
+    bulk_models.ExportBody,
 )
 
 

@@ -28,6 +28,16 @@ Limit = Annotated[
         ge=1, le=PAGE_LIMIT_CEILING, description="Rows in a page (1000 where the service says nothing else)."
     ),
 ]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="A request that is repeated with the same key and the same body is applied once.",
+    ),
+]
 PageCursor = Annotated[
     str | None,
     Query(min_length=1, description="The `cursor` of the page before; all else must be as it was there."),
@@ -102,16 +112,7 @@ async def write_options(
             description="Where to evaluate it, for this transaction alone; `auto` is as if it were left out."
         ),
     ] = None,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            alias="Idempotency-Key",
-            min_length=1,
-            max_length=255,
-            pattern=r"^[\x21-\x7e]+$",
-            description="A request that is repeated with the same key and the same body is applied once.",
-        ),
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> WriteOptions:
     return WriteOptions(wait, dry_run, returning == "delta", idempotency_key, strategy, placement)
 

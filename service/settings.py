@@ -6,10 +6,13 @@ only.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from engine.batches import UPLOADS
 
 # The largest page that the API's description promises; `max_limit` may only be lower.
 PAGE_LIMIT_CEILING = 100_000
@@ -48,7 +51,20 @@ class Settings(BaseSettings):
     query_tuples: Annotated[
         int, Field(ge=1, description="Tuples that one query may read and compute; about 100 bytes each.")
     ] = 5_000_000
+    batch_dir: Annotated[
+        Path | None,
+        Field(
+            description="Where uploads go: the engine's batch directory. Default: `batches` in ZEDLOG_DATA_DIR."
+        ),
+    ] = None
+    data_dir: Path = Path(".zedlog")
+    max_upload_bytes: Annotated[int, Field(ge=1)] = 16 * 1024**3
     query_workers: Annotated[int, Field(ge=1, description="Queries that are evaluated at the same time.")] = 2
+
+    @property
+    def uploads(self) -> Path:
+        """The folder that the engine reads uploads from."""
+        return (self.batch_dir or self.data_dir / "batches").absolute() / self.database / UPLOADS
 
     @model_validator(mode="after")
     def _limits_agree(self) -> Settings:

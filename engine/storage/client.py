@@ -16,6 +16,7 @@ from engine.errors import EngineUnavailableError, EpochNotRetainedError, Invalid
 from engine.storage.announcements import Announcements, stream_id
 from engine.storage.connection import connect_async, storage_errors
 from engine.storage.head import FIELDS, Head
+from engine.storage.jobs import JobClient
 from engine.storage.keys import Keys
 from engine.storage.log import Append
 from engine.storage.outcome import EngineStatus, Outcome, Receipt
@@ -42,6 +43,7 @@ class DatabaseClient:
         self._append_once = client.register_script(APPEND_ONCE)
         self._in_log = client.register_script(IN_LOG)
         self._newest: tuple[Head, Snapshot] | None = None
+        self.jobs = JobClient(client, self._keys)
 
     @classmethod
     def connect(cls, redis_url: str, database: str, *, cache_bytes: int = 64 << 20) -> DatabaseClient:

@@ -16,6 +16,11 @@ atomic scripts need.
 | `lease` | string | who the single writer is; expires when its heartbeat stops |
 | `generation` | integer | counts the leases ever given: the fencing token |
 | `status` | hash | the engine's state for readers |
+| `jobs` | sorted set | ids of bulk jobs by the time of their creation |
+| `jobs:queue`, `jobs:running` | list | ids of jobs that wait; of the ones that an engine has taken |
+| `jobs:batches` | hash | import -> the transaction that names its batch files |
+| `job:ID` | hash | one job: request, status, progress, result |
+| `jobkey:H` | string | `DIGEST ID` of the job submitted with the Idempotency-Key of hash H; expires |
 """
 
 from __future__ import annotations
@@ -76,6 +81,28 @@ class Keys:
     @property
     def status(self) -> str:
         return self.prefix + "status"
+
+    @property
+    def jobs(self) -> str:
+        return self.prefix + "jobs"
+
+    @property
+    def job_queue(self) -> str:
+        return self.prefix + "jobs:queue"
+
+    @property
+    def jobs_running(self) -> str:
+        return self.prefix + "jobs:running"
+
+    @property
+    def job_batches(self) -> str:
+        return self.prefix + "jobs:batches"
+
+    def job(self, job_id: str) -> str:
+        return f"{self.prefix}job:{job_id}"
+
+    def job_key(self, key_hash: str) -> str:
+        return f"{self.prefix}jobkey:{key_hash}"
 
     def idempotency(self, key_hash: str) -> str:
         return f"{self.prefix}idem:{key_hash}"

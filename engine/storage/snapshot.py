@@ -29,7 +29,7 @@ from engine.language.schema import Column, ColumnType, Schema
 from engine.storage.compaction import EMPTY
 from engine.storage.manifest import Counts, Manifest, Program
 from engine.storage.reader import ObjectReader
-from engine.storage.rows import Codes
+from engine.storage.rows import Codes, Rows, concatenate
 from engine.storage.scan import scan
 from engine.storage.snapshot_symbols import SnapshotSymbols
 from engine.storage.token import format_token
@@ -126,25 +126,35 @@ class Snapshot:
         Raises:
             as `facts` does.
         """
+        return (await self.rows(relation, bound, "all", most)).codes
+
+    async def rows(
+        self,
+        relation: str,
+        bound: Mapping[int, Value] | None = None,
+        domain: Domain = "all",
+        most: int | None = None,
+    ) -> Rows:
+        """The same with weights, for any domain."""
         schema = self._schema(relation)
         entry = self._manifest.relations.get(relation)
-        parts = [np.empty((0, schema.arity), np.int64)]
+        parts: list[Rows] = []
         try:
             codes = await self._bound_codes(schema, bound or {})
             if codes is None or entry is None:
-                return parts[0]
+                return concatenate(parts, schema.arity)
             stored = await self._reader.relation(entry.id)
             after: Position | None = None
             count, more = 0, True
             while more and (most is None or count < most):
-                rows, more = await scan(self._reader, stored, codes, "all", _SCAN_ROWS, after)
-                parts.append(rows.codes)
+                rows, more = await scan(self._reader, stored, codes, domain, _SCAN_ROWS, after)
+                parts.append(rows)
                 count += len(rows)
                 after = rows.key(len(rows) - 1) if more else None
                 await asyncio.sleep(0)
         except CorruptSnapshotError as error:
             raise await self._removed_or(error) from error
-        return np.concatenate(parts)
+        return concatenate(parts, schema.arity)
 
     async def symbols(self, constants: Iterable[str], *, complete: bool) -> SnapshotSymbols:
         """A symbol table for an evaluation over this snapshot, which knows `constants` and, with `complete`, every

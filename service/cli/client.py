@@ -11,7 +11,7 @@ the service then applies it once, however often it arrives.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -126,6 +126,28 @@ class ServiceClient:
             f"transaction {answer.get('transaction')} is in the log, but no engine has applied it for "
             f"{patience:.0f} s; is one running? ('zedlog status' tells; 'zedlog engine' starts one)"
         )
+
+    def post(self, path: str, body: Json, *, key: str | None = None) -> Json:
+        """POST a JSON body; with a key it may be repeated."""
+        headers = {} if key is None else {"idempotency-key": key}
+        return _decode(self._request("POST", path, {}, body, headers, repeatable=key is not None))
+
+    def delete(self, path: str) -> Json:
+        """DELETE, which asks for the same however often it is sent."""
+        return _decode(self._request("DELETE", path, {}, None, {}, repeatable=True))
+
+    def upload(self, path: str, name: str, stream: Iterable[bytes]) -> Json:
+        """POST a file as it is read.
+
+        Raises:
+            Refused, Unreachable.
+        """
+        headers = {"accept": "application/json", "content-type": "application/octet-stream"}
+        try:
+            response = self._http.post(path, params={"name": name}, headers=headers, content=stream)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        return _decode(_checked(response))
 
     def query(self, goal: str, *, page: int, limit: int | None = None) -> Iterator[Json]:
         """Answers of one goal, page by page, at most `limit` rows in all; there is always a first page."""

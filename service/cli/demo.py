@@ -15,10 +15,11 @@ import orjson
 import typer
 from rich.markup import escape
 
+from service.cli.bulk_story import BulkStory
 from service.cli.client import ServiceClient
 from service.cli.output import counted, note, out, show
 from service.cli.packages import installed
-from service.cli.serve import DEFAULT_PORT, Settings, run
+from service.cli.serve import DEFAULT_PORT, Settings, bulk_environment, run
 from service.cli.story import Story
 
 
@@ -29,6 +30,9 @@ def demo(
     path: Annotated[
         list[Path] | None, typer.Option(help="Look at the packages in this site-packages folder instead.")
     ] = None,
+    no_spark: Annotated[
+        bool, typer.Option("--no-spark", help="Leave the chapter about Spark out; it takes half a minute.")
+    ] = False,
     exit: Annotated[bool, typer.Option("--exit", help="End the service after the story.")] = False,
 ) -> None:
     """Show what Zedlog does, on real data: which installed Python packages are exposed to a vulnerable one?
@@ -53,14 +57,19 @@ def demo(
         with ServiceClient(url) as client:
             story = Story(client, facts)
             story.tell()
+            if not no_spark:
+                BulkStory(client, facts, folder / "import").tell()
         if exit:
             out.print("\n[dim]The service and its data go now. Without --exit they stay, for you to try.[/]")
         else:
             _say_what_next(url, story)
         return not exit
 
-    with tempfile.TemporaryDirectory(prefix="zedlog-demo-") as folder:
-        run(Settings(port=_port(port), data_dir=Path(folder)), told)
+    with tempfile.TemporaryDirectory(prefix="zedlog-demo-") as name:
+        folder = Path(name)
+        (folder / "import").mkdir()
+        bulk = bulk_environment(folder / "import", folder / "export", folder / "batches")
+        run(Settings(port=_port(port), data_dir=folder, bulk=bulk), told)
 
 
 def _port(given: int | None) -> int:

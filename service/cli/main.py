@@ -16,6 +16,9 @@ from engine.errors import ZedlogError
 from service.cli.client import Refused, Unreachable
 from service.cli.demo import demo
 from service.cli.edit import facts_app, rules_app
+from service.cli.exports import export
+from service.cli.imports import import_files
+from service.cli.jobs import jobs_app
 from service.cli.load import load
 from service.cli.output import fail, out, print_refusal
 from service.cli.owl import owl
@@ -50,12 +53,16 @@ def show_version() -> None:
 
 
 SERVICE, CHANGE, READ = "Run the service", "Change facts and rules", "Ask"
+BULK = "Much at once, through Spark"
 ALONE = "Work without a service"
 app.command(rich_help_panel=SERVICE)(demo)
 app.command(rich_help_panel=SERVICE)(serve)
 app.command(rich_help_panel=SERVICE)(engine)
 app.command(rich_help_panel=SERVICE)(status)
 app.command(rich_help_panel=CHANGE)(load)
+app.command("import", rich_help_panel=BULK)(import_files)
+app.command(rich_help_panel=BULK)(export)
+app.add_typer(jobs_app, name="jobs", rich_help_panel=BULK)
 app.add_typer(facts_app, name="facts", rich_help_panel=CHANGE)
 app.add_typer(rules_app, name="rules", rich_help_panel=CHANGE)
 app.command(rich_help_panel=READ)(query)

@@ -14,9 +14,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -58,6 +58,7 @@ class Settings:
     database: str = "default"
     redis_url: str | None = None
     engine: bool = True
+    bulk: Mapping[str, str] = field(default_factory=dict)
     engine_options: tuple[str, ...] = ()
 
     @property
@@ -69,6 +70,23 @@ RedisUrl = Annotated[
     str | None,
     typer.Option(
         envvar="ZEDLOG_REDIS_URL", help="Use this Redis (redis://host:port/0) and not an embedded server."
+    ),
+]
+ImportRoot = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="ZEDLOG_IMPORT_ROOT", help="Imports may read files below this folder (default: none)."
+    ),
+]
+ExportRoot = Annotated[
+    Path | None,
+    typer.Option(envvar="ZEDLOG_EXPORT_ROOT", help="Exports may write below this folder (default: nowhere)."),
+]
+BatchDir = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="ZEDLOG_BATCH_DIR",
+        help="Where imports keep their facts until they are applied (default: in the data directory).",
     ),
 ]
 Database = Annotated[
@@ -97,6 +115,9 @@ def serve(
     spark_master: SparkMaster = None,
     spark_partitions: SparkPartitions = None,
     spark_checkpoint_dir: SparkCheckpointDir = None,
+    import_root: ImportRoot = None,
+    export_root: ExportRoot = None,
+    batch_dir: BatchDir = None,
 ) -> None:
     """Start the service and keep it running until Ctrl-C.
 
@@ -116,7 +137,8 @@ def serve(
         spark_partitions,
         spark_checkpoint_dir,
     )
-    run(Settings(data_dir, host, port, database, redis_url, not no_engine, options))
+    bulk = bulk_environment(import_root, export_root, batch_dir or data_dir / "batches")
+    run(Settings(data_dir, host, port, database, redis_url, not no_engine, bulk, options))
 
 
 def engine(
@@ -131,6 +153,9 @@ def engine(
     spark_master: SparkMaster = None,
     spark_partitions: SparkPartitions = None,
     spark_checkpoint_dir: SparkCheckpointDir = None,
+    import_root: ImportRoot = None,
+    export_root: ExportRoot = None,
+    batch_dir: BatchDir = None,
     check: Annotated[
         bool,
         typer.Option("--check", help="Only say whether an engine serves the database (exit status 0 or 1)."),
@@ -158,7 +183,7 @@ def engine(
         spark_checkpoint_dir,
     )
     command = _engine_command(redis_url, database, options)
-    os.execv(command[0], command)
+    os.execve(command[0], command, {**os.environ, **bulk_environment(import_root, export_root, batch_dir)})
 
 
 def run(settings: Settings, told: Told | None = None) -> None:
@@ -223,7 +248,12 @@ def _watch(supervisor: Supervisor, url: str, told: Told | None) -> None:
 
 
 def _parts(settings: Settings, redis_url: str, listener: socket.socket, url: str) -> list[Part]:
-    environment = {"ZEDLOG_REDIS_URL": redis_url, "ZEDLOG_DATABASE": settings.database}
+    environment = {
+        "ZEDLOG_REDIS_URL": redis_url,
+        "ZEDLOG_DATABASE": settings.database,
+        "ZEDLOG_DATA_DIR": str(settings.data_dir.absolute()),
+        **settings.bulk,
+    }
     command = [sys.executable, "-m", "service.cli.worker", "--fd", str(listener.fileno())]
     service = Part(
         "service", command, environment, [listener.fileno()], ready=lambda: _answers(f"{url}/healthz")
@@ -253,6 +283,18 @@ def _engine_command(redis_url: str, database: str, options: Sequence[str]) -> li
         database,
         *options,
     ]
+
+
+def bulk_environment(
+    import_root: Path | None, export_root: Path | None, batch_dir: Path | None
+) -> dict[str, str]:
+    """The folders of bulk jobs, for the engine and the service alike."""
+    given = {
+        "ZEDLOG_IMPORT_ROOT": import_root,
+        "ZEDLOG_EXPORT_ROOT": export_root,
+        "ZEDLOG_BATCH_DIR": batch_dir,
+    }
+    return {name: str(path.absolute()) for name, path in given.items() if path is not None}
 
 
 def _readiness(url: str, settings: Settings) -> Callable[[], bool]:

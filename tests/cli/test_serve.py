@@ -182,7 +182,7 @@ def test_a_service_beside_an_engine_of_its_own(start: Callable[..., Zedlog], tmp
 
 
 def test_the_demo_tells_its_story_and_ends(start: Callable[..., Zedlog]) -> None:
-    demo = start("demo", "--exit", "--port", "0")
+    demo = start("demo", "--exit", "--port", "0", "--no-spark")
     assert demo.process.wait(START_SECONDS) == 0, demo.text()
     told = demo.text()
     epochs = [int(n) for n in re.findall(r"^  epoch (\d+): [\d.]+ m?s in the engine", told, re.MULTILINE)]
@@ -197,8 +197,24 @@ def test_the_demo_tells_its_story_and_ends(start: Callable[..., Zedlog]) -> None
     assert re.search(r"^    - requires\(", told, re.MULTILINE)
 
 
+@pytest.mark.skipif(not os.environ.get("ZEDLOG_FULL"), reason="starts Spark twice; ZEDLOG_FULL=1 runs it")
+def test_the_demo_has_a_chapter_about_spark(start: Callable[..., Zedlog]) -> None:
+    demo = start("demo", "--exit", "--port", "0")
+    assert demo.process.wait(3 * START_SECONDS) == 0, demo.text()
+    told = demo.text()
+    if "left out" in told:
+        assert "install" in told
+        return
+    rows = re.search(r"requires.parquet: ([\d,]+) rows", told)
+    assert rows is not None
+    assert f"spark.requires: +{rows[1]} -0" in told
+    equal = re.search(r"once more: ([\d,]+) tuples on Spark in .* ([\d,]+) tuples resident .*: equal", told)
+    assert equal is not None
+    assert equal[1] == equal[2]
+
+
 def test_the_demo_stays_until_it_is_told_to_go(start: Callable[..., Zedlog]) -> None:
-    demo = start("demo", "--port", "0")
+    demo = start("demo", "--port", "0", "--no-spark")
     url = demo.url()
     demo.wait_for(lambda: "Ctrl-C stops it" in demo.text())
     told = demo.text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -51,8 +52,10 @@ def database() -> FakeClient:
 
 
 @pytest.fixture
-def http(database: FakeClient) -> Iterator[Http]:
-    settings = Settings(max_body_bytes=100_000, wait_timeout=0.05, max_limit=5_000)
+def http(database: FakeClient, tmp_path: Path) -> Iterator[Http]:
+    settings = Settings(
+        max_body_bytes=100_000, wait_timeout=0.05, max_limit=5_000, batch_dir=tmp_path, max_upload_bytes=1_000
+    )
     http = Http(create_app(settings, database))
     yield http
     http.close()

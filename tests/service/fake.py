@@ -36,6 +36,7 @@ from engine.storage.token import format_token
 from engine.symbols import SymbolTable
 from engine.transaction import Transaction, Tuple, Value
 from engine.values import decode, encode_column
+from tests.service.fake_jobs import FakeJobs
 
 INCARNATION = "5f2c09b1"
 TYPES = {str: ColumnType.SYMBOL, int: ColumnType.NUMBER, float: ColumnType.FLOAT, bool: ColumnType.BOOL}
@@ -215,6 +216,7 @@ class FakeClient:
         self.oldest = 0
         self.incarnation_id = INCARNATION
         self.closed = False
+        self.jobs = FakeJobs(self._reach)
 
     def _reach(self) -> None:
         if self.redis_away:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,7 +106,7 @@ def test_every_type_of_problem_explains_itself(http: Http) -> None:
 
 def app_with_a_graph() -> tuple[Any, FakeClient]:
     database = FakeClient()
-    app = create_app(Settings(wait_timeout=0.01), database)
+    app = create_app(Settings(wait_timeout=0.01, batch_dir=Path(tempfile.mkdtemp())), database)
     http = Http(app)
     assert http.post("/v1/transactions", GRAPH).status_code == 200
     http.close()
@@ -127,4 +129,5 @@ def test_answers_are_as_described(case: schemathesis.Case) -> None:
     """Generated requests, right and wrong ones: each answer has a status, headers and a body that are
     described."""
     del DATABASE.states[2:]
+    DATABASE.jobs.jobs.clear()
     case.call_and_validate(checks=CHECKS)

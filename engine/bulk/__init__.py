@@ -1,0 +1,1 @@
+"""Bulk import and export through Spark, and the jobs that do it."""

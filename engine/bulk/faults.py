@@ -1,0 +1,77 @@
+"""Spark's failures in a bulk job, as errors that a user can act on.
+
+In: what Spark raised. Out: one of engine/errors.py. Spark wraps the cause in stack traces of several processes, so it
+is found by the names of Java's exceptions, which are stable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.bulk.exporting import NOT_A_TRIPLE
+from engine.bulk.sources import Source, damage
+from engine.errors import (
+    BulkStorageError,
+    HeaderMismatchError,
+    InvalidValueError,
+    SourceUnreadableError,
+    SparkUnavailableError,
+    WeightOverflowError,
+    ZedlogError,
+)
+
+_NO_SPACE = ("No space left on device", "Disk quota exceeded")
+_NO_RIGHT = (
+    "Permission denied",
+    "Mkdirs failed",
+    "Read-only file system",
+    "FAILED_RENAME",
+    "Not a directory",
+)
+_MISSING = ("PATH_NOT_FOUND", "FileNotFoundException", "FAILED_READ_FILE.FILE_NOT_EXIST")
+_DAMAGED = (
+    "Unexpected end of input stream",
+    "EOFException",
+    "ZipException",
+    "incorrect header check",
+    "incorrect data check",
+    "is not a Parquet file",
+    "CANNOT_READ_FILE_FOOTER",
+    "FAILED_READ_FILE",
+)
+
+
+def explained(error: Exception, sources: Sequence[Source] = ()) -> ZedlogError:
+    """What the failure of a Spark query means. sources: the files that it read."""
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    if any(word in text for word in _NO_SPACE):
+        return BulkStorageError(
+            f"there is no space left for the files of this job: {_line(lines, _NO_SPACE)}"
+        )
+    if any(word in text for word in _NO_RIGHT):
+        return BulkStorageError(f"the files of this job cannot be written: {_line(lines, _NO_RIGHT)}")
+    if "CSV header does not conform to the schema" in text or "_LEGACY_ERROR_TEMP_3241" in text:
+        return HeaderMismatchError(
+            "the headers of the files differ from one another", files=[s.name for s in sources]
+        )
+    if NOT_A_TRIPLE in text:
+        return InvalidValueError(_line(lines, (NOT_A_TRIPLE,)))
+    if "ARITHMETIC_OVERFLOW" in text:
+        return WeightOverflowError("the weight of a tuple leaves 64 bits")
+    if sources and any(word in text for word in (*_MISSING, *_DAMAGED)):
+        found = [found for source in sources if (found := damage(source))]
+        reason = found[0] if found else _line(lines, (*_MISSING, *_DAMAGED))
+        return SourceUnreadableError(f"the files cannot be read: {reason}", files=[s.name for s in sources])
+    return SparkUnavailableError(f"Spark could not run a query of this job: {lines[0]}")
+
+
+def is_sparks(error: Exception) -> bool:
+    """Whether Spark raised it, or the bridge to its JVM."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+
+
+def _line(lines: Sequence[str], words: Sequence[str]) -> str:
+    """The line that says it, without a stack trace."""
+    found = next((line for line in lines if any(word in line for word in words)), lines[0])
+    return found[:500]

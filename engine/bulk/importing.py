@@ -1,0 +1,365 @@
+"""An import's work in Spark: files to batch files, and to a report of what could not be read.
+
+In: a request, the schemas of the database, a session. Out: an `Imported`: for each relation a `Batch` of durable
+Parquet files with typed columns and weights, the declarations of new relations, counts, and the bad rows. Always:
+equal rows are one row whose weight is the sum, every row of the files is either in a batch or among the bad ones, and
+when this raises, the folder of the import holds nothing that anybody names.
+
+One Spark query for each relation reads, parses, types, sums up and writes, and the bad rows travel with the good ones
+through the same exchange, so that nothing is read twice where all is well. Types that nobody has said, and bad rows,
+cost further passes.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from engine.arrow import column, columns
+from engine.batches import WEIGHT, BatchStore
+from engine.bulk import reading
+from engine.bulk.reading import (
+    BLOCK,
+    FILE,
+    MARKS,
+    PLACE,
+    RAW,
+    REASON,
+    WEIGHT_FIELD,
+    RawRows,
+    as_type,
+    text_lines,
+)
+from engine.bulk.rejects import Rejected, summary, write_rejects
+from engine.bulk.request import FACTS, FAIL, JSONL, SKIP, TRIPLE, ImportRequest
+from engine.bulk.sources import Source
+from engine.bulk.typed import ORDER, first_reason, looks_like, mismatch
+from engine.errors import (
+    ArityError,
+    BadRowsError,
+    InvalidRequestError,
+    TypeMismatchError,
+    UnknownRelationError,
+    ZedlogError,
+)
+from engine.language.parser import parse_declarations
+from engine.language.schema import ColumnType, Schema
+from engine.transaction import Batch, Transaction
+
+ROWS = "rows"
+"""The column of a batch file that says how many rows of the files a tuple stands for."""
+Step = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Imported:
+    """See the module. rows: read from the files, good and bad. tuples: distinct ones. weight: of all of them."""
+
+    batches: list[Batch] = field(default_factory=list)
+    declarations: list[str] = field(default_factory=list)
+    rows: int = 0
+    tuples: int = 0
+    weight: int = 0
+    rejected: Rejected = field(default_factory=Rejected)
+
+    def transaction(self, request: ImportRequest) -> Transaction:
+        """What the log is to hold."""
+        return Transaction(
+            declarations="\n".join(self.declarations),
+            mode="set" if request.mode == "set" else "zset",
+            dry_run=request.dry_run,
+            batches=tuple(self.batches),
+        )
+
+
+class Importer:
+    """One import. folder: its name in the batch store; rejects: the file for bad rows."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        store: BatchStore,
+        folder: str,
+        rejects: Path,
+        step: Step = lambda _: None,
+    ) -> None:
+        self._session = session
+        self._store = store
+        self._folder = folder
+        self._rejects = rejects
+        self._step = step
+
+    def run(
+        self, request: ImportRequest, sources: Sequence[Source], schemas: Mapping[str, Schema]
+    ) -> Imported:
+        """Read everything and write the batches.
+
+        Raises:
+            BadRowsError: there are bad rows, and the request does not say to skip them.
+            HeaderMismatchError, TypeMismatchError, ArityError, UnknownRelationError: files and relation do not fit.
+            BulkStorageError: the batch directory cannot be written.
+        """
+        self._store.folder(self._folder)
+        self._rejects.unlink(missing_ok=True)
+        result = Imported()
+        bad = 0
+        for relation, files in _by_relation(request, sources).items():
+            bad += self._relation(relation, files, request, schemas.get(relation), result)
+        if bad:
+            result.rejected = summary(self._rejects, bad)
+            if request.on_error == FAIL:
+                raise _bad_rows(result)
+        return result
+
+    def _relation(
+        self,
+        relation: str,
+        sources: Sequence[Source],
+        request: ImportRequest,
+        schema: Schema | None,
+        result: Imported,
+    ) -> int:
+        """Import one relation's files into `result`; returns how many rows are bad."""
+        if request.format == FACTS and schema is None:
+            raise UnknownRelationError(
+                f"there is no relation {relation}, which {sources[0].name} holds facts of; declare it first",
+                relation=relation,
+            )
+        if schema is not None and schema.arity == 0:
+            raise InvalidRequestError(f"{relation} has no columns; files of rows cannot hold its fact")
+        names = None if schema is None else [c.name for c in schema.columns]
+        urls = [source.url for source in sources]
+        self._step("look")
+        rows = reading.read(self._session, urls, request, names)
+        types = self._types(relation, rows, request, schema)
+        if not rows.width:
+            return 0
+        self._step("read")
+        given = names or [*(rows.names or columns(rows.width))]
+        frame = _summed(rows, types, given, request)
+        scratch = self._store.root / self._folder / f".{relation}"
+        frame.write.mode("overwrite").parquet(f"file://{scratch}")
+        written = sorted(scratch.glob("part-*.parquet"))
+        bad = _bad(written)
+        if bad:
+            result.rows += bad if request.on_error == SKIP else _rows_of(written)
+            written = self._without_bad(scratch, rows, urls, sources, request)
+        batch = self._store.keep(self._folder, relation, types, written)
+        for leftover in scratch.parent.glob(f"{scratch.name}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        self._count(batch, result)
+        if batch.files:
+            result.batches.append(batch)
+            if schema is None:
+                result.declarations.append(_declaration(relation, rows.names, types))
+        return bad
+
+    def _types(
+        self, relation: str, rows: RawRows, request: ImportRequest, schema: Schema | None
+    ) -> tuple[ColumnType, ...]:
+        """The relation's, those of the request, those of the format; else what all rows agree to."""
+        known: list[ColumnType | None] = [None] * rows.width
+        if schema is not None:
+            known = [c.type for c in schema.columns]
+        if len(known) != rows.width:
+            raise ArityError(
+                f"{schema} has {len(known)} columns, but the files have {rows.width}",
+                relation=relation,
+                expected=len(known),
+                got=rows.width,
+            )
+        for kinds in (request.types, rows.types or ()):
+            if kinds and len(kinds) != rows.width:
+                raise ArityError(
+                    f"there are {len(kinds)} types, but {rows.width} columns",
+                    relation=relation,
+                    expected=rows.width,
+                    got=len(kinds),
+                )
+            for i, kind in enumerate(kinds):
+                if known[i] not in (None, kind):
+                    assert schema is not None, "only a schema or the request before it says a type"
+                    raise TypeMismatchError(
+                        f"column {i + 1} ({schema.columns[i].name}) of {relation} holds {known[i]}, "
+                        f"but the import has {kind}",
+                        relation=relation,
+                        column_name=schema.columns[i].name,
+                        expected=str(known[i]),
+                        got=str(kind),
+                    )
+                known[i] = kind
+        if any(kind is None for kind in known):
+            self._step("types")
+            known = _agreed(rows, known, request)
+        return tuple(kind or ColumnType.SYMBOL for kind in known)
+
+    def _without_bad(
+        self, scratch: Path, rows: RawRows, urls: list[str], sources: Sequence[Source], request: ImportRequest
+    ) -> list[Path]:
+        """Write the rejects, and the good rows alone; returns their files."""
+        self._step("rejects")
+        all_rows = self._session.read.parquet(f"file://{scratch}")
+
+        def every_row() -> DataFrame:
+            if rows.lines:
+                return text_lines(self._session, urls, request.format)
+            return rows.frame.select(FILE, BLOCK, PLACE)
+
+        write_rejects(all_rows.filter(F.col(REASON).isNotNull()), rows, every_row, sources, self._rejects)
+        if request.on_error == FAIL:
+            return []
+        good = scratch.with_name(scratch.name + "-good")
+        kept = all_rows.filter(F.col(REASON).isNull()).drop(*MARKS)
+        kept.write.mode("overwrite").parquet(f"file://{good}")
+        return sorted(good.glob("part-*.parquet"))
+
+    def _count(self, batch: Batch, result: Imported) -> None:
+        for file in batch.files:
+            counts = pq.read_table(self._store.root / file.path, columns=[ROWS, WEIGHT])
+            result.rows += pc.sum(counts.column(ROWS)).as_py() or 0
+            result.weight += sum(_chunk_sums(counts.column(WEIGHT)))
+            result.tuples += counts.num_rows
+
+
+def _rows_of(files: Sequence[Path]) -> int:
+    """How many rows of the imported files stand in written files."""
+    return sum(pc.sum(pq.read_table(file, columns=[ROWS]).column(ROWS)).as_py() or 0 for file in files)
+
+
+def _chunk_sums(weights: pa.ChunkedArray) -> list[int]:
+    return [pc.sum(chunk).as_py() or 0 for chunk in weights.chunks]
+
+
+def _by_relation(request: ImportRequest, sources: Sequence[Source]) -> dict[str, list[Source]]:
+    if request.format != FACTS:
+        return {request.relation or TRIPLE: list(sources)}
+    found: dict[str, list[Source]] = {}
+    for source in sources:
+        found.setdefault(source.stem, []).append(source)
+    return found
+
+
+def _summed(
+    rows: RawRows, types: Sequence[ColumnType], names: Sequence[str], request: ImportRequest
+) -> DataFrame:
+    """Distinct typed rows with ROWS and WEIGHT, and each bad row with its marks and without values."""
+    texts = [F.col(reading.field(i)) for i in range(rows.width)]
+    if rows.types is None:
+        values = [as_type(text, kind, request.format) for text, kind in zip(texts, types, strict=True)]
+    else:
+        values = texts
+    shown = [F.to_json(text) if request.format == JSONL else text.cast("string") for text in texts]
+    wrong = [
+        F.when(value.isNull(), mismatch(name, i, kind, text))
+        for i, (name, kind, text, value) in enumerate(zip(names, types, shown, values, strict=True))
+    ]
+    weight = _weight(rows, request)
+    if request.weight_column is not None:
+        wrong.append(F.when(weight.isNull(), F.lit("the weight is no integer of 64 bits")))
+    # A format that cannot fail but as a whole says itself what is wrong.
+    reason = first_reason([F.col(REASON), *(wrong if not (rows.lines and rows.types) else [])])
+    typed = rows.frame.select(
+        *[value.alias(column(i)) for i, value in enumerate(values)],
+        weight.alias(WEIGHT),
+        F.substring(reason, 1, 500).alias(REASON),
+        RAW,
+        FILE,
+        BLOCK,
+        PLACE,
+    )
+    good = F.col(REASON).isNull()
+    keyed = typed.select(
+        *[F.when(good, F.col(column(i))).alias(column(i)) for i in range(rows.width)],
+        F.when(good, F.col(WEIGHT)).otherwise(F.lit(0)).alias(WEIGHT),
+        REASON,
+        *[F.when(~good, F.col(mark)).alias(mark) for mark in (RAW, FILE, BLOCK, PLACE)],
+    )
+    grouped = keyed.groupBy(*columns(rows.width), *MARKS)
+    counted = grouped.agg(_total(request).alias(WEIGHT), F.count(F.lit(1)).alias(ROWS))
+    return counted.select(*columns(rows.width), WEIGHT, ROWS, *MARKS)
+
+
+def _weight(rows: RawRows, request: ImportRequest) -> Column:
+    if request.weight_column is None:
+        return F.lit(request.weight).cast("long")
+    given = F.col(WEIGHT_FIELD)
+    return as_type(given, ColumnType.NUMBER, request.format) if rows.types is None else given.cast("long")
+
+
+def _total(request: ImportRequest) -> Column:
+    """In the mode `set` a tuple counts once, however often it stands in the files."""
+    return F.sum(WEIGHT) if request.mode == "zset" else F.max(WEIGHT) if request.weight > 0 else F.min(WEIGHT)
+
+
+def _agreed(
+    rows: RawRows, known: Sequence[ColumnType | None], request: ImportRequest
+) -> list[ColumnType | None]:
+    """The narrowest type that every row of a column is of: bool, number, float, else symbol."""
+    tests: list[Column] = []
+    for i, kind in enumerate(known):
+        if kind is None:
+            value = F.col(reading.field(i))
+            for candidate in ORDER:
+                if request.format == JSONL:
+                    fits = as_type(value, candidate, JSONL).isNotNull()
+                else:
+                    fits = looks_like(value, candidate)
+                tests.append(F.bool_and(F.coalesce(fits, F.lit(False))).alias(f"{candidate.value}{i}"))
+    found = rows.frame.filter(F.col(REASON).isNull()).agg(*tests).collect()[0]
+    return [
+        kind or next((candidate for candidate in ORDER if found[f"{candidate.value}{i}"]), ColumnType.SYMBOL)
+        for i, kind in enumerate(known)
+    ]
+
+
+def _bad(files: Sequence[Path]) -> int:
+    """How many rows of written files are bad; the files' own statistics say it."""
+    number = 0
+    for file in files:
+        about = pq.read_metadata(file)
+        place = about.schema.names.index(REASON)
+        for group in range(about.num_row_groups):
+            statistics = about.row_group(group).column(place).statistics
+            assert statistics is not None, "Spark writes statistics"
+            assert statistics.has_null_count, "and counts nulls"
+            number += about.row_group(group).num_rows - statistics.null_count
+    return number
+
+
+def _declaration(relation: str, names: Sequence[str] | None, types: Sequence[ColumnType]) -> str:
+    """`.decl` for a new relation, with the files' names where they can be names of columns."""
+    cleaned = [re.sub(r"[^A-Za-z0-9_]", "_", name) for name in names or ()]
+    if len(set(cleaned)) != len(types):
+        cleaned = columns(len(types))
+
+    def text(of: Sequence[str]) -> str:
+        return f".decl {relation}({', '.join(f'{n}: {t.value}' for n, t in zip(of, types, strict=True))})"
+
+    try:
+        parse_declarations(text(cleaned))
+    except ZedlogError:
+        return text(columns(len(types)))
+    return text(cleaned)
+
+
+def _bad_rows(result: Imported) -> BadRowsError:
+    rejected = result.rejected
+    first = rejected.samples[0]
+    place = f"line {first['line']}" if "line" in first else f"row {first['row']}"
+    number = "1 row" if rejected.number == 1 else f"{rejected.number:,} rows"
+    return BadRowsError(
+        f"{number} of {result.rows:,} cannot be imported; the first: {first['file']}, {place}: {first['reason']}",
+        rejected=rejected.number,
+        rows=result.rows,
+        samples=rejected.samples,
+        file=rejected.file,
+    )

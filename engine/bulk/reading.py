@@ -1,0 +1,364 @@
+"""Files to rows of text in Spark, one reader for each format.
+
+In: a session, files, and what the request says of them. Out: `RawRows`, a lazy DataFrame with a column `f0 ..` for each
+field, and beside them what is needed to say where a bad row stands:
+
+    raw       string  the row as it stands in the file
+    reason    string  why it is no row; null where it is one
+    file      string  the file
+    block     long    where the part of the file begins that one task reads
+    place     long    grows by one from row to row of a part
+
+Always: every row of a file is in the frame, also what cannot be read; only what the format passes over is not (blank
+lines and comments of N-Triples, blank lines of CSV and JSON lines, header lines). Nothing is read yet, but for the
+first line where the number or the names of the columns have to be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from engine.arrow import columns as arrow_columns
+from engine.bulk import ntriples
+from engine.bulk.request import FACTS, JSONL, NTRIPLES, PARQUET, ImportRequest
+from engine.bulk.typed import converted, finite
+from engine.errors import HeaderMismatchError, InvalidRequestError, TypeMismatchError
+from engine.language.schema import ColumnType
+
+RAW, REASON, FILE, BLOCK, PLACE = "raw", "reason", "file", "block", "place"
+MARKS: Final = (RAW, REASON, FILE, BLOCK, PLACE)
+WEIGHT_FIELD = "fw"
+_VALUE, _CORRUPT = "value", "_corrupt"
+_LATIN = "ISO-8859-1"
+_PARQUET_TYPES: Final = {
+    "string": ColumnType.SYMBOL,
+    "tinyint": ColumnType.NUMBER,
+    "smallint": ColumnType.NUMBER,
+    "int": ColumnType.NUMBER,
+    "bigint": ColumnType.NUMBER,
+    "float": ColumnType.FLOAT,
+    "double": ColumnType.FLOAT,
+    "boolean": ColumnType.BOOL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RawRows:
+    """See the module. names: of the fields where the files say them. types: of the fields where the format says them;
+    then they are typed already, and null is no value. lines: whether PLACE counts lines, of which blank ones too."""
+
+    frame: DataFrame
+    width: int
+    names: tuple[str, ...] | None = None
+    types: tuple[ColumnType, ...] | None = None
+    lines: bool = False
+
+
+def field(i: int) -> str:
+    return f"f{i}"
+
+
+def read(
+    session: SparkSession, files: Sequence[str], request: ImportRequest, wanted: Sequence[str] | None
+) -> RawRows:
+    """The rows of files that all have the request's format.
+
+    wanted: the names of the relation's columns, or None where it is new.
+
+    Raises:
+        HeaderMismatchError: a file's columns are not those that are wanted.
+    """
+    if request.format == NTRIPLES:
+        return _ntriples(session, files)
+    if request.format == FACTS:
+        return _facts(session, files, len(wanted or ()))
+    if request.format == JSONL:
+        return _json(session, files, request, wanted)
+    if request.format == PARQUET:
+        return _parquet(session, files, request, wanted)
+    return _delimited(session, files, request, wanted)
+
+
+def text_lines(session: SparkSession, files: Sequence[str], format_: str) -> DataFrame:
+    """The lines of text files, numbered; the same numbers whenever the same files are read."""
+    reader = session.read
+    if format_ == FACTS:
+        reader = reader.option("lineSep", "\n")
+    return reader.text(list(files)).select(_VALUE, *_marks(F.monotonically_increasing_id()))
+
+
+def _marks(place: Column, file: Column | None = None) -> list[Column]:
+    where = F.col("_metadata")
+    return [
+        (where["file_path"] if file is None else file).alias(FILE),
+        where["file_block_start"].alias(BLOCK),
+        place.alias(PLACE),
+    ]
+
+
+def _shaped(
+    frame: DataFrame, fields: Sequence[Column], raw: Column, reason: Column, weight: Column | None
+) -> DataFrame:
+    extra = [] if weight is None else [weight.alias(WEIGHT_FIELD)]
+    named = [column.alias(field(i)) for i, column in enumerate(fields)]
+    return frame.select(*named, *extra, raw.alias(RAW), reason.alias(REASON), FILE, BLOCK, PLACE)
+
+
+def _ntriples(session: SparkSession, files: Sequence[str]) -> RawRows:
+    line = F.col(_VALUE)
+    lines = text_lines(session, files, NTRIPLES).filter(~ntriples.is_blank(line))
+    cut = lines.withColumn("cut", ntriples.cut(line))
+    terms = cut.withColumn("terms", ntriples.normalised(line, F.col("cut")))
+    subject, predicate, object_ = ntriples.terms(F.col("terms"))
+    whole = subject.isNotNull() & predicate.isNotNull() & object_.isNotNull()
+    reason = F.when(~F.is_valid_utf8(line), F.lit("not UTF-8")).when(~whole, F.lit("no triple of N-Triples"))
+    names = ("s", "p", "o")
+    frame = _shaped(terms, [subject, predicate, object_], line, reason, None)
+    return RawRows(frame, 3, names, (ColumnType.SYMBOL,) * 3, lines=True)
+
+
+def _facts(session: SparkSession, files: Sequence[str], arity: int) -> RawRows:
+    """Souffle's: fields between tabs, nothing quoted; a carriage return before the line feed is no part of the line."""
+    line = F.regexp_replace(_VALUE, "\r$", "")
+    fields = F.split(line, "\t", -1)
+    split = text_lines(session, files, FACTS).withColumn("fields", fields)
+    size = F.size("fields")
+    reason = F.when(~F.is_valid_utf8(F.col(_VALUE)), F.lit("not UTF-8")).when(
+        size != arity, F.concat(size.cast("string"), F.lit(f" fields between tabs, not {arity}"))
+    )
+    columns = [F.get("fields", F.lit(i)) for i in range(arity)]
+    return RawRows(_shaped(split, columns, F.col(_VALUE), reason, None), arity, lines=True)
+
+
+def _delimited(
+    session: SparkSession, files: Sequence[str], request: ImportRequest, wanted: Sequence[str] | None
+) -> RawRows:
+    """CSV and TSV with the quotes of RFC 4180.
+
+    Read as Latin-1, in which every byte is a character, and turned into UTF-8 afterwards: read as UTF-8, Spark would
+    put a replacement character for what is none, and nobody would be told.
+    """
+    options: dict[str, Any] = {
+        "sep": request.separator,
+        "quote": '"',
+        "escape": '"',
+        "multiLine": request.multiline,
+        "encoding": _LATIN,
+        "enforceSchema": False,
+        "mode": "PERMISSIVE",
+        "columnNameOfCorruptRecord": _CORRUPT,
+        "maxCharsPerColumn": -1,
+    }
+    first = session.read.options(**{**options, "header": request.header}).csv(list(files)).columns
+    in_file = (
+        [_utf8_text(name) for name in first] if request.header else [field(i) for i in range(len(first))]
+    )
+    places, weight = _places(in_file, request, wanted)
+    if not first:
+        empty = session.range(0).select(F.lit(None).cast("string").alias(_VALUE), *_no_marks())
+        nothing = [F.col(_VALUE)] * len(wanted or request.types or request.columns)
+        return RawRows(_shaped(empty, nothing, F.col(_VALUE), F.col(_VALUE), None), len(nothing))
+    schema = ", ".join(f"`{name.replace('`', '``')}` string" for name in first)
+    rows = (
+        session.read.options(**{**options, "header": request.header})
+        .schema(f"{schema}, {_CORRUPT} string")
+        .csv(list(files))
+    )
+    rows = rows.select("*", *_marks(F.monotonically_increasing_id()))
+    columns = [_utf8(F.coalesce(rows[f"`{name.replace('`', '``')}`"], F.lit(""))) for name in first]
+    raw = F.coalesce(_utf8(F.col(_CORRUPT)), F.concat_ws(request.separator, *columns))
+    reason = F.when(F.col(_CORRUPT).isNotNull(), F.lit(f"not {len(first)} fields")).when(
+        ~F.is_valid_utf8(raw), F.lit("not UTF-8")
+    )
+    found = _shaped(
+        rows, [columns[i] for i in places], raw, reason, None if weight is None else columns[weight]
+    )
+    names = tuple(in_file[i] for i in places) if request.header else None
+    return RawRows(found, len(places), names)
+
+
+def _utf8(latin: Column) -> Column:
+    return F.encode(latin, _LATIN).cast("string")
+
+
+def _utf8_text(latin: str) -> str:
+    return latin.encode(_LATIN).decode(errors="replace").removeprefix("\ufeff")
+
+
+def _no_marks() -> list[Column]:
+    return [
+        F.lit(None).cast("string").alias(FILE),
+        F.lit(0).cast("long").alias(BLOCK),
+        F.lit(0).cast("long").alias(PLACE),
+    ]
+
+
+def _places(
+    in_file: Sequence[str], request: ImportRequest, wanted: Sequence[str] | None
+) -> tuple[list[int], int | None]:
+    """Which fields of a file are the relation's columns, in their order, and which one is the weight.
+
+    By `columns`, if the request has them; else by name, where the file and the relation have the same names; else by
+    position, where one of them has no names of its own.
+    """
+    named = request.header or request.format in (JSONL, PARQUET)
+    if len(set(in_file)) != len(in_file):
+        raise HeaderMismatchError("a column name stands twice in the header", columns=list(in_file))
+
+    def place(column: str | int) -> int:
+        if isinstance(column, int):
+            if not in_file or column <= len(in_file):
+                return column - 1
+        elif column in in_file:
+            return in_file.index(column)
+        raise HeaderMismatchError(
+            f"there is no column {column!r} in the files; they have {_listed(in_file, named)}",
+            columns=list(in_file) if named else len(in_file),
+            wanted=column,
+        )
+
+    weight = None if request.weight_column is None else place(request.weight_column)
+    if request.columns:
+        return [place(column) for column in request.columns], weight
+    rest = [i for i in range(len(in_file)) if i != weight]
+    if wanted is None or not in_file:
+        return rest, weight
+    names = [in_file[i] for i in rest]
+    if named and sorted(names) == sorted(wanted):
+        return [in_file.index(name) for name in wanted], weight
+    nameless = all(name == f"c{i}" for i, name in enumerate(wanted))
+    if len(names) != len(wanted) or (named and not nameless):
+        raise HeaderMismatchError(
+            f"the files have {_listed(names, named)}, but the relation has {_listed(wanted, True)}; "
+            "'columns' says which goes where",
+            columns=names if named else len(names),
+            wanted=list(wanted),
+        )
+    return rest, weight
+
+
+def _listed(names: Sequence[str], named: bool) -> str:
+    if named and names:
+        return f"the columns {', '.join(names)}"
+    return "1 column" if len(names) == 1 else f"{len(names)} columns"
+
+
+def _json(
+    session: SparkSession, files: Sequence[str], request: ImportRequest, wanted: Sequence[str] | None
+) -> RawRows:
+    """Lines that are objects with a field for each column, or arrays of the values in the relation's order."""
+    line = F.col(_VALUE)
+    lines = text_lines(session, files, JSONL).filter(F.trim(line) != "")
+    parsed = lines.withColumn("json", F.try_parse_json(line))
+    kind = F.schema_of_variant(F.col("json"))
+    names = [str(c) for c in request.columns] or list(wanted or ())
+    if not names:
+        names = _fields_of(parsed, request) or arrow_columns(len(request.types))
+    if not names and parsed.limit(1).count():
+        raise InvalidRequestError(
+            "the rows are no objects, so nothing says how many columns there are; give 'types'", field="types"
+        )
+    weight = None if request.weight_column is None else str(request.weight_column)
+    every = [*names, *([weight] if weight is not None else [])]
+    is_array = kind.startswith("ARRAY")
+    values = [
+        F.when(is_array, F.try_variant_get("json", f"$[{i}]", "variant")).otherwise(
+            F.try_variant_get("json", f"$[{_quoted(name)}]", "variant")
+        )
+        for i, name in enumerate(every)
+    ]
+    keys = F.json_object_keys(line)
+    size = F.size(F.try_variant_get("json", "$", "array<variant>"))
+    reason = (
+        F.when(~F.is_valid_utf8(line), F.lit("not UTF-8"))
+        .when(F.col("json").isNull(), F.lit("not JSON"))
+        .when(
+            is_array & (size != len(every)),
+            F.concat(size.cast("string"), F.lit(f" values, not {len(every)}")),
+        )
+        .when(~is_array & ~kind.startswith("OBJECT"), F.lit("neither an object nor an array"))
+    )
+    if not request.columns:
+        strange = F.array_except(keys, F.array(*map(F.lit, every)))
+        reason = F.coalesce(
+            reason,
+            F.when(
+                ~is_array & (F.size(strange) > 0),
+                F.concat(
+                    F.lit("the field "), F.get(strange, F.lit(0)), F.lit(" is no column of the relation")
+                ),
+            ),
+        )
+    found = parsed.withColumns({field(i): value for i, value in enumerate(values)})
+    columns = [F.col(field(i)) for i in range(len(names))]
+    given = F.col(field(len(names))) if weight is not None else None
+    return RawRows(_shaped(found, columns, line, reason, given), len(names), tuple(names), lines=True)
+
+
+def _quoted(name: str) -> str:
+    if '"' in name or "\\" in name:
+        raise InvalidRequestError(f"a field of JSON lines cannot be called {name!r} here", field="columns")
+    return f'"{name}"'
+
+
+def _fields_of(parsed: DataFrame, request: ImportRequest) -> list[str]:
+    """The names of all fields of all objects, in alphabetical order; costs a pass over the files."""
+    keys = parsed.select(F.explode(F.json_object_keys(F.col(_VALUE))).alias("key")).distinct()
+    names = sorted(str(row["key"]) for row in keys.collect())
+    return [name for name in names if name != request.weight_column]
+
+
+def variant_as(value: Column, kind: ColumnType) -> Column:
+    """A field of JSON as a value of a type; null where it is of another. An integer may stand for a float."""
+    shape = F.schema_of_variant(value)
+    if kind is ColumnType.SYMBOL:
+        return F.when(shape == "STRING", F.try_variant_get(value, "$", "string"))
+    if kind is ColumnType.NUMBER:
+        return F.when(shape == "BIGINT", F.try_variant_get(value, "$", "bigint"))
+    if kind is ColumnType.BOOL:
+        return F.when(shape == "BOOLEAN", F.try_variant_get(value, "$", "boolean"))
+    number = shape.isin("BIGINT", "DOUBLE") | shape.startswith("DECIMAL")
+    return F.when(number, finite(F.try_variant_get(value, "$", "double")))
+
+
+def _parquet(
+    session: SparkSession, files: Sequence[str], request: ImportRequest, wanted: Sequence[str] | None
+) -> RawRows:
+    rows = session.read.parquet(*files)
+    in_file = rows.columns
+    places, weight = _places(in_file, request, wanted)
+    kinds = [rows.schema[i].dataType.simpleString() for i in range(len(in_file))]
+    types = []
+    for i in [*places, *([weight] if weight is not None else [])]:
+        kind = _PARQUET_TYPES.get(kinds[i])
+        if kind is None:
+            raise TypeMismatchError(
+                f"the column {in_file[i]} of the files is of the type {kinds[i]}; "
+                f"a relation can take {', '.join(_PARQUET_TYPES)}",
+                column_name=in_file[i],
+            )
+        types.append(kind)
+    if weight is not None and types.pop() is not ColumnType.NUMBER:
+        raise TypeMismatchError("a column of weights must hold integers", column_name=in_file[weight])
+    columns = [F.col(f"`{name.replace('`', '``')}`") for name in in_file]
+    marked = rows.select("*", *_marks(F.col("_metadata")["row_index"]))
+    typed = [
+        finite(columns[i].cast("double")) if t is ColumnType.FLOAT else columns[i]
+        for i, t in zip(places, types, strict=True)
+    ]
+    named = [column.alias(name) for column, name in zip(columns, in_file, strict=True)]
+    raw = F.to_json(F.struct(*named), {"ignoreNullFields": "false"})
+    none = F.lit(None).cast("string")
+    found = _shaped(marked, typed, raw, none, None if weight is None else columns[weight])
+    names = tuple(in_file[i] for i in places)
+    return RawRows(found, len(places), names, tuple(types))
+
+
+def as_type(value: Column, kind: ColumnType, format_: str) -> Column:
+    """A field as a value, or null where it is none."""
+    return variant_as(value, kind) if format_ == JSONL else converted(value, kind)

@@ -1,0 +1,96 @@
+"""The rows that an import could not use: counted, the first ones shown, all of them in a file.
+
+In: the written rows of one relation, good and bad. Out: one JSON object a line: `file`, `line` (for formats of lines)
+or `row` (from 1, header lines not counted), `reason`, `text`. Always: sorted by file and place. What Spark says of a
+row is the part of the file that a task read and the row's place in it; how many rows stand before the part is counted
+in a second pass, which only an import with bad rows pays for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import orjson
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from engine.batches import sync_folder, unwritable
+from engine.bulk.reading import BLOCK, FILE, PLACE, RAW, REASON, RawRows
+from engine.bulk.sources import Source
+
+SAMPLES = 10
+"""Bad rows that a job shows."""
+_TEXT = 300
+
+
+@dataclass(slots=True)
+class Rejected:
+    """number: of bad rows. samples: the first ones. file: where all of them are, None where there are none."""
+
+    number: int = 0
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    file: str | None = None
+
+
+def write_rejects(
+    bad: DataFrame, rows: RawRows, every_row: Callable[[], DataFrame], sources: Sequence[Source], path: Path
+) -> None:
+    """Append the bad rows to the file `path`, one JSON object a line.
+
+    every_row: FILE, BLOCK and PLACE of all rows of the files, whose numbers are those of `bad`.
+
+    Raises:
+        BulkStorageError: the file cannot be written.
+    """
+    parts = (
+        every_row().groupBy(FILE, BLOCK).agg(F.min(PLACE).alias("first"), F.count(F.lit(1)).alias("count"))
+    )
+    before: dict[tuple[str, int], tuple[int, int]] = {}
+    total: dict[str, int] = {}
+    for part in sorted(parts.collect(), key=lambda p: (p[FILE], p[BLOCK])):
+        before[part[FILE], part[BLOCK]] = total.get(part[FILE], 0), part["first"]
+        total[part[FILE]] = total.get(part[FILE], 0) + part["count"]
+    names = {source.url: source.name for source in sources}
+    kind = "line" if rows.lines else "row"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as out:
+            for row in bad.orderBy(FILE, BLOCK, PLACE).toLocalIterator():
+                start, first = before[row[FILE], row[BLOCK]]
+                place = start + row[PLACE] - first + 1
+                found = {
+                    "file": _name(row[FILE], names),
+                    kind: place,
+                    "reason": row[REASON],
+                    "text": row[RAW],
+                }
+                out.write(orjson.dumps(found) + b"\n")
+            out.flush()
+            os.fsync(out.fileno())
+        sync_folder(path.parent)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def summary(path: Path, number: int) -> Rejected:
+    """The report of a rejects file."""
+    samples = []
+    with path.open("rb") as lines:
+        for line, _ in zip(lines, range(SAMPLES), strict=False):
+            sample = orjson.loads(line)
+            text = sample["text"]
+            samples.append(
+                {**sample, "text": text if text is None or len(text) <= _TEXT else text[:_TEXT] + "..."}
+            )
+    return Rejected(number, samples, str(path))
+
+
+def _name(url: str, names: dict[str, str]) -> str:
+    """The client's name of a file that Spark names by its URL."""
+    path = unquote(urlsplit(url).path)
+    return names.get(f"file://{path}") or names.get(url) or unquote(url)

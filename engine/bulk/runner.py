@@ -1,0 +1,348 @@
+"""The engine's job thread: takes bulk jobs from Redis, one at a time, and does them in Spark.
+
+In: jobs. Out: a transaction in the epoch log (import) or files (export), and in the job's record how far it is and how
+it ended. Always: what a job leaves behind is whole or nothing. An import is one entry of the log that is written when
+all its batch files are on the disk, so until then a crash, a cancellation and a failure are the same: nothing happened.
+A job whose engine ended is run again from its beginning by the next engine, or, if its transaction is in the log, only
+waited for; after `_ATTEMPTS` ends it is given up.
+
+The thread shares the session with a Spark placement, but has settings of its own (`newSession`). Redis is asked a few
+times a second whether the job is to stop; then its Spark queries are interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from engine.batches import REJECTS, UPLOADS, BatchStore
+from engine.bulk.progress import Progress, Watch
+from engine.bulk.request import ExportRequest, ImportRequest
+from engine.bulk.roots import allowed_path
+from engine.bulk.sources import Places, sources_of
+from engine.errors import (
+    JobAbandonedError,
+    JobCancelledError,
+    StorageUnavailableError,
+    ZedlogError,
+)
+from engine.storage.client import DatabaseClient
+from engine.storage.connection import connect
+from engine.storage.jobs import CANCELLED, FAILED, SUCCEEDED, Job, JobQueue, LostJobError
+from engine.storage.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from engine.bulk.importing import Imported
+    from engine.spark.session import SparkSource
+
+T = TypeVar("T")
+logger = logging.getLogger("zedlog.jobs")
+
+_LISTEN_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
+_SWEEP_SECONDS = 30.0
+_OUTCOME_SECONDS = 0.01
+_ATTEMPTS = 5
+# An upload that no import has used goes after this time.
+_UPLOAD_SECONDS = 24 * 3600
+
+
+class _StoppedError(Exception):
+    """The engine stops; the job is for the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """batch_dir: where the batch files of the database live, shared by all engines that may serve it."""
+
+    batch_dir: Path
+    places: Places = field(default_factory=Places)
+
+
+class JobRunner:
+    """Runs the jobs of one database while its engine holds the lease. `start` and `stop` from the engine's thread."""
+
+    def __init__(self, redis_url: str, database: str, options: JobOptions, spark: SparkSource) -> None:
+        self._url, self._database = redis_url, database
+        self._options = options
+        self._spark = spark
+        self.store = BatchStore(options.batch_dir / database)
+        self._redis = connect(redis_url)
+        self._queue = JobQueue(self._redis, database)
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._watch: Watch | None = None
+        # Whether the log may name the files of the present job, and has not applied them yet.
+        self._named = False
+
+    def start(self, owner: str) -> None:
+        """Begin to take jobs, under the lease `owner`."""
+        assert self._thread is None, "one thread at a time"
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._run, args=(owner,), name="zedlog jobs", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Leave the present job to the next engine, and end."""
+        self._stopping.set()
+        if self._watch is not None:
+            self._watch.interrupt()
+        if self._thread is not None:
+            self._thread.join(10)
+            if self._thread.is_alive():
+                logger.warning("the job thread does not end; what it still writes is refused")
+            self._thread = None
+
+    def close(self) -> None:
+        self._redis.close()
+
+    # ---- the thread
+
+    def _run(self, owner: str) -> None:
+        begun, swept = False, 0.0
+        while not self._stopping.is_set():
+            try:
+                if not begun:
+                    self._queue.begin(owner)
+                    begun = True
+                if time.monotonic() - swept > _SWEEP_SECONDS:
+                    self._sweep()
+                    swept = time.monotonic()
+                job = self._queue.take(_LISTEN_SECONDS)
+                if job is not None:
+                    self._do(job)
+            except StorageUnavailableError:
+                # What was taken may be known to Redis only: take everything again when it is back.
+                begun = False
+                self._stopping.wait(_RETRY_SECONDS)
+            except _StoppedError:
+                return
+            except LostJobError:
+                logger.warning("a job was taken over by another engine")
+            except Exception:
+                logger.exception("the job thread goes on after a fault of its own")
+                self._stopping.wait(_RETRY_SECONDS)
+
+    def _do(self, job: Job) -> None:
+        """One job, to its end."""
+        progress = Progress(self._queue, job)
+        began = time.monotonic()
+        self._named = False
+        try:
+            if job.attempts > _ATTEMPTS and job.transaction is None:
+                raise JobAbandonedError(
+                    f"the engine ended {_ATTEMPTS} times while it ran this job; it is not tried again",
+                    job=job.id,
+                )
+            result = self._import(job, progress) if job.kind == "import" else self._export(job, progress)
+            end: dict[str, Any] = {"result": {**result, "seconds": round(time.monotonic() - began, 3)}}
+            status = SUCCEEDED
+        except (_StoppedError, LostJobError, StorageUnavailableError):
+            raise
+        except JobCancelledError as error:
+            status, end = CANCELLED, {"problem": error.problem()}
+        except ZedlogError as error:
+            status, end = FAILED, {"problem": error.problem()}
+        except Exception as error:
+            if self._stopping.is_set():
+                raise _StoppedError from error
+            logger.exception("the job %s failed", job.id)
+            status = FAILED
+            end = {"problem": ZedlogError(f"the job failed: {type(error).__name__}: {error}").problem()}
+        end["stages"] = progress.ended()
+        self._patiently(lambda: self._queue.finish(job.id, status, **end))
+        self._clean(job, status)
+        logger.info("job %s (%s): %s in %.3f s", job.id, job.kind, status, time.monotonic() - began)
+
+    # ---- import
+
+    def _import(self, job: Job, progress: Progress) -> dict[str, Any]:
+        request = ImportRequest.restore(job.request)
+        transaction, report = job.transaction, dict(job.result or {})
+        if transaction is None:
+            imported = self._read(job, request, progress)
+            report = _report(imported)
+            if not imported.batches:
+                # Nothing to apply; but the job says what was read.
+                return {**report, "epoch": None, "changes": {}}
+            payload = imported.transaction(request).encode()
+            progress.stage("append", report)
+            self._named = True
+            try:
+                transaction = self._patiently(lambda: self._queue.append(job.id, payload))
+            except JobCancelledError:
+                self._named = False
+                raise
+        self._named = True
+        with suppress(JobCancelledError):
+            # Too late: the log has it.
+            progress.stage("apply")
+        status, body = self._outcome(transaction)
+        self._named = False
+        if status == "refused":
+            raise _Refused(body)
+        return {**report, "transaction": transaction, **body}
+
+    def _read(self, job: Job, request: ImportRequest, progress: Progress) -> Imported:
+        places = self._options.places
+        uploads = self.store.root / UPLOADS
+        sources = sources_of(request, Places(places.import_root, places.export_root, uploads, places.schemes))
+        snapshot_schemas = self._with_snapshot(None, _schemas)
+        rejects = self.store.root / REJECTS / f"{job.id}.jsonl"
+        with self._session(job, progress, sources) as session:
+            from engine.bulk.importing import Importer
+
+            importer = Importer(session, self.store, job.id, rejects, progress.stage)
+            return importer.run(request, sources, snapshot_schemas)
+
+    def _outcome(self, transaction: str) -> tuple[str, dict[str, Any]]:
+        while True:
+            found = self._patiently(lambda: self._queue.outcome(transaction))
+            if found is not None:
+                return found
+            if self._stopping.wait(_OUTCOME_SECONDS):
+                raise _StoppedError
+
+    # ---- export
+
+    def _export(self, job: Job, progress: Progress) -> dict[str, Any]:
+        request = ExportRequest.parse(job.request)
+        places = self._options.places
+        target = allowed_path(request.path, places.export_root, places.schemes, "export")
+        from engine.bulk.exporting import check_target, tuples_of, write
+
+        check_target(target, request)
+        progress.stage("collect")
+
+        async def collect(snapshot: Snapshot) -> Any:
+            table, columns = await tuples_of(request, snapshot, self._stopping.is_set)
+            return table, columns, snapshot.epoch, snapshot.token
+
+        table, columns, epoch, token = self._with_snapshot(request.epoch, collect)
+        with self._session(job, progress, ()) as session:
+            progress.stage("write")
+            done = write(session, table, columns, request, target, job.id)
+        return {
+            "epoch": epoch,
+            "token": token,
+            "rows": done.rows,
+            "files": done.files,
+            "bytes": done.bytes,
+            "path": str(target),
+        }
+
+    # ---- shared
+
+    @contextmanager
+    def _session(self, job: Job, progress: Progress, sources: Any) -> Iterator[Any]:
+        """A session for this job. While it is used, its queries can be interrupted, and its failures are ours."""
+        progress.stage("spark")
+        spark = self._spark.session()
+        session = spark.newSession()
+        watch = self._watch = Watch(session, job.id, progress)
+        try:
+            with watch:
+                yield session
+        except (ZedlogError, LostJobError):
+            raise
+        except Exception as error:
+            if self._stopping.is_set():
+                raise _StoppedError from error
+            watch.check()
+            from engine.bulk.faults import explained, is_sparks
+
+            if not is_sparks(error):
+                raise
+            raise explained(error, sources) from error
+        finally:
+            self._watch = None
+
+    def _with_snapshot(self, epoch: int | None, work: Callable[[Snapshot], Any]) -> Any:
+        async def read() -> Any:
+            client = DatabaseClient.connect(self._url, self._database)
+            try:
+                return await work(await client.snapshot(epoch))
+            finally:
+                await client.close()
+
+        return asyncio.run(read())
+
+    def _patiently(self, work: Callable[[], T]) -> T:
+        """The work's result, while Redis is away tried again. The work must be safe to repeat."""
+        while True:
+            try:
+                return work()
+            except StorageUnavailableError:
+                if self._stopping.wait(_RETRY_SECONDS):
+                    raise _StoppedError from None
+
+    def _clean(self, job: Job, status: str) -> None:
+        """Remove what a job that has ended needs no more. Files that the log may still have to apply stay."""
+        if job.request.get("uploaded") and status == SUCCEEDED:
+            for path in job.request["paths"]:
+                (self.store.root / UPLOADS / path).unlink(missing_ok=True)
+        if not self._named and (status != SUCCEEDED or job.request.get("dry_run")):
+            self.store.remove(job.id)
+
+    def _sweep(self) -> None:
+        """Remove batch files that no entry of the log names any more, and what no job knows."""
+        root = self.store.root
+        if not root.is_dir():
+            return
+        named, first = self._queue.named_batches(), self._queue.oldest_entry()
+        gone = [name for name, entry in named.items() if first is None or _earlier(entry, first)]
+        for name in gone:
+            self.store.remove(name)
+        self._queue.forget_batches(gone)
+        unfinished, kept = self._queue.unfinished(), self._queue.kept()
+        alive = {REJECTS, UPLOADS} | (named.keys() - set(gone)) | unfinished
+        for path in root.iterdir():
+            if path.name not in alive and path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+        long_ago = time.time() - _UPLOAD_SECONDS
+        if not unfinished:
+            for path in (root / UPLOADS).glob("*"):
+                if path.stat().st_mtime < long_ago:
+                    shutil.rmtree(path, ignore_errors=True)
+        for path in (root / REJECTS).glob("*.jsonl"):
+            if path.stem not in kept:
+                path.unlink(missing_ok=True)
+
+
+class _Refused(ZedlogError):
+    """The import's transaction was refused; the problem is the refusal's."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        super().__init__(str(body.get("message", "")))
+        self._body = body
+
+    def problem(self) -> dict[str, Any]:
+        return self._body
+
+
+async def _schemas(snapshot: Snapshot) -> Any:
+    return snapshot.schemas
+
+
+def _report(imported: Imported) -> dict[str, Any]:
+    rejected = imported.rejected
+    return {
+        "rows": imported.rows,
+        "tuples": imported.tuples,
+        "weight": imported.weight,
+        "rejected": rejected.number,
+        "samples": rejected.samples,
+        "rejects": rejected.file,
+    }
+
+
+def _earlier(one: str, other: str) -> bool:
+    return tuple(map(int, one.split("-"))) < tuple(map(int, other.split("-")))

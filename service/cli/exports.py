@@ -1,0 +1,64 @@
+"""`zedlog export WHAT PATH`: a relation, or the answers of a query, into files through Spark."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from engine.language.operators import is_relation_name
+from service.cli import options
+from service.cli.client import Json, ServiceClient
+from service.cli.jobs import follow, report
+from service.cli.output import note, out
+
+
+def export(
+    what: Annotated[str, typer.Argument(help="A relation, or a query.")],
+    path: Annotated[
+        str, typer.Argument(help="Below the engine's export root; far.csv is one file, far a folder.")
+    ],
+    url: options.Url = options.URL,
+    format: Annotated[
+        str | None, typer.Option(help="parquet, csv, jsonl or ntriples. Default: told by the path.")
+    ] = None,
+    domain: Annotated[str, typer.Option(help="all, asserted or derived tuples of a relation.")] = "all",
+    weights: Annotated[
+        bool, typer.Option("--weights", help="With --domain asserted: a last column with the weights.")
+    ] = False,
+    epoch: Annotated[int | None, typer.Option(help="An older epoch, while it is retained.")] = None,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="CSV without names in its first line.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
+    key: Annotated[
+        str | None, typer.Option(help="An Idempotency-Key: the same export with it is done once.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+) -> None:
+    """Export the tuples of one epoch. Ctrl-C cancels it.
+
+    Examples:
+
+    - `zedlog export tc closure --format parquet`
+    - `zedlog export 'tc("a", x), !edge("a", x)' far.csv`
+    - `zedlog export edge edges.jsonl --domain asserted --weights`
+    """
+    body: Json = {
+        "relation" if is_relation_name(what) else "query": what,
+        "path": path,
+        "domain": domain,
+        "weights": weights,
+        "overwrite": overwrite,
+        "header": not no_header,
+    }
+    for name, value in (("format", format), ("epoch", epoch)):
+        if value is not None:
+            body[name] = value
+    with ServiceClient(url) as client:
+        job = client.post("/v1/exports", body, key=key)
+        if detach:
+            out.print(job["job"])
+            note(f"[dim]'zedlog jobs wait {job['job']}' waits for it[/]")
+            return
+        report(follow(client, job))

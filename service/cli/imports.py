@@ -1,0 +1,160 @@
+"""`zedlog import FILE..`: files into facts through Spark, as one transaction; waits, with a progress bar."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from engine.bulk.request import guess_format
+from engine.errors import InvalidRequestError
+from service.cli import options
+from service.cli.client import Json, ServiceClient
+from service.cli.delimited import delimiter_named
+from service.cli.jobs import follow, report
+from service.cli.output import err, note, out
+
+_PORTION = 1 << 20
+
+
+def import_files(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE...", help="Files or folders below the engine's import root, or URLs."),
+    ],
+    url: options.Url = options.URL,
+    relation: Annotated[
+        str | None,
+        typer.Option(help="Where the rows go. Default: triple for .nt; for .facts the file's name."),
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(help="csv, tsv, jsonl, parquet, ntriples or facts. Default: told by the name."),
+    ] = None,
+    upload: Annotated[
+        bool, typer.Option("--upload", help="Send one file of this machine to the service first.")
+    ] = False,
+    header: Annotated[bool, typer.Option("--header", help="The first line names the columns.")] = False,
+    delimiter: Annotated[
+        str | None, typer.Option(help="One character, or tab, space, comma, semicolon, pipe.")
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(help="Fields of the file in the relation's order: --columns 1,3 or --columns from,to."),
+    ] = None,
+    types: Annotated[
+        str | None, typer.Option(help="Where the relation does not say them: --types symbol,number.")
+    ] = None,
+    one_line: Annotated[
+        bool,
+        typer.Option("--one-line", help="No quoted field holds a line break: a large file is read in parts."),
+    ] = False,
+    weight: Annotated[int, typer.Option(help="Added for each row; -1 retracts the files' rows.")] = 1,
+    weight_column: Annotated[str | None, typer.Option(help="The field that holds each row's weight.")] = None,
+    as_set: Annotated[
+        bool, typer.Option("--set", help="Adding what is there, or retracting what is not, is no change.")
+    ] = False,
+    skip: Annotated[
+        bool,
+        typer.Option("--skip", help="Leave rows out that cannot be read. Default: they fail the import."),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change; nothing stays.")] = False,
+    key: Annotated[
+        str | None, typer.Option(help="An Idempotency-Key: the same import with it is done once.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+) -> None:
+    """Import files as one transaction: one epoch, or nothing. Ctrl-C cancels it.
+
+    Examples:
+
+    - `zedlog import lubm1.nt.gz`
+    - `zedlog import edges.csv --relation edge --header`
+    - `zedlog import part1.parquet part2.parquet --relation edge`
+    - `zedlog import facts/`: a folder of Souffle's .facts
+    - `zedlog import edges.tsv --relation edge --upload --skip`
+    """
+    body: Json = {
+        "relation": relation,
+        "format": format,
+        "header": header,
+        "columns": _columns(columns),
+        "types": None if types is None else [part.strip() for part in types.split(",")],
+        "multiline": not one_line,
+        "weight": weight,
+        "weight_column": _column(weight_column) if weight_column is not None else None,
+        "mode": "set" if as_set else "zset",
+        "on_error": "skip" if skip else "fail",
+        "dry_run": dry_run,
+    }
+    if format is None:
+        body["format"] = _told_by_name(files)
+    if delimiter is not None:
+        try:
+            body["delimiter"] = delimiter_named(delimiter)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--delimiter") from error
+    body = {name: value for name, value in body.items() if value is not None}
+    with ServiceClient(url) as client:
+        if upload:
+            body["upload"] = _upload(client, files)
+        else:
+            body["paths"] = files
+        job = client.post("/v1/imports", body, key=key)
+        if detach:
+            out.print(job["job"])
+            note(f"[dim]'zedlog jobs wait {job['job']}' waits for it[/]")
+            return
+        report(follow(client, job))
+
+
+def _told_by_name(files: list[str]) -> str | None:
+    """A folder's format is told by nothing but its purpose: Souffle's facts come in folders."""
+    try:
+        return guess_format(files)
+    except InvalidRequestError:
+        return "facts" if files[0].endswith("/") else None
+
+
+def _upload(client: ServiceClient, files: list[str]) -> str:
+    if len(files) != 1:
+        raise typer.BadParameter("one file can be sent at a time", param_hint="--upload")
+    path = Path(files[0])
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", path.name).lstrip(".-")[-100:]
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as stream, _progress() as progress:
+            task = progress.add_task(f"sending {path.name}", total=size)
+
+            def portions() -> Iterator[bytes]:
+                while portion := stream.read(_PORTION):
+                    progress.advance(task, len(portion))
+                    yield portion
+
+            return str(client.upload("/v1/uploads", name or "file", portions())["upload"])
+    except OSError as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error.strerror}", param_hint="FILE") from error
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("[bold]{task.description}[/]"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    )
+
+
+def _columns(text: str | None) -> list[Any] | None:
+    return None if text is None else [_column(part.strip()) for part in text.split(",")]
+
+
+def _column(text: str) -> str | int:
+    return int(text) if text.isascii() and text.isdecimal() else text

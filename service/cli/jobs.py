@@ -1,0 +1,214 @@
+"""`zedlog jobs`: the bulk jobs; and waiting for one, with a progress bar, as `import` and `export` do.
+
+The first Ctrl-C cancels the job that is waited for, a second one leaves it to itself.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from service.cli import options
+from service.cli.client import Json, Refused, ServiceClient
+from service.cli.output import err, note, out
+
+_POLL_SECONDS = 0.2
+_STAGES = {
+    "spark": "starting Spark",
+    "look": "looking at the files",
+    "types": "finding the types",
+    "read": "reading, parsing, summing up",
+    "rejects": "writing the bad rows",
+    "append": "into the log",
+    "apply": "applying the epoch",
+    "collect": "reading the snapshot",
+    "write": "writing the files",
+}
+
+jobs_app = typer.Typer(no_args_is_help=True, help="Bulk imports and exports: list, watch, cancel.")
+
+
+@jobs_app.command("list")
+def list_jobs(
+    url: options.Url = options.URL,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="So many at the most.")] = 20,
+) -> None:
+    """List the jobs, the newest first."""
+    with ServiceClient(url) as client:
+        jobs = client.get("/v1/jobs", limit=limit)["jobs"]
+    table = Table(header_style="bold")
+    for column in ("job", "what", "state", "submitted", "took"):
+        table.add_column(column)
+    for job in jobs:
+        created = datetime.fromtimestamp(job["created"]).strftime("%Y-%m-%d %H:%M:%S")
+        table.add_row(job["job"], escape(what(job)), state(job), created, took(job))
+    out.print(table)
+
+
+@jobs_app.command()
+def show(job: Annotated[str, typer.Argument(help="Its id.")], url: options.Url = options.URL) -> None:
+    """Show one job: its stages, and what came of it."""
+    with ServiceClient(url) as client:
+        found = client.get(f"/v1/jobs/{job}")
+    out.print(f"[bold]{escape(found['job'])}[/] {escape(what(found))}: {state(found)}")
+    for stage in found["stages"]:
+        name = _STAGES.get(stage["name"], stage["name"])
+        out.print(f"  {name}: {stage['fraction']:.0%}, {seconds(stage['seconds'])}")
+    report(found)
+
+
+@jobs_app.command()
+def wait(job: Annotated[str, typer.Argument(help="Its id.")], url: options.Url = options.URL) -> None:
+    """Wait for a job's end, with a progress bar."""
+    with ServiceClient(url) as client:
+        report(follow(client, client.get(f"/v1/jobs/{job}")))
+
+
+@jobs_app.command()
+def cancel(job: Annotated[str, typer.Argument(help="Its id.")], url: options.Url = options.URL) -> None:
+    """Cancel a job; it leaves nothing."""
+    with ServiceClient(url) as client:
+        found = follow(client, client.delete(f"/v1/jobs/{job}"))
+    out.print(f"{escape(found['job'])}: {state(found)}")
+
+
+def follow(client: ServiceClient, job: Json) -> Json:
+    """Wait for the job's end; returns it as it is then.
+
+    Raises:
+        KeyboardInterrupt: interrupted twice; the job goes on.
+    """
+    cancelled = False
+    while True:
+        try:
+            return _follow(client, job)
+        except KeyboardInterrupt:
+            if cancelled:
+                note(f"[yellow]the job {job['job']} goes on; 'zedlog jobs wait {job['job']}' waits for it[/]")
+                raise
+            cancelled = True
+            note("[yellow]cancelling; Ctrl-C once more leaves it to itself[/]")
+            try:
+                client.delete(job["status_url"])
+            except Refused as refusal:
+                note(f"[yellow]{escape(str(refusal))}[/]")
+
+
+def _follow(client: ServiceClient, job: Json) -> Json:
+    with _progress() as progress:
+        task = progress.add_task(_stage_name(job), total=1.0)
+        while job["status"] in ("queued", "running"):
+            stages = job["stages"]
+            done = stages[-1]["fraction"] if stages else 0.0
+            progress.update(task, description=_stage_name(job), completed=done)
+            time.sleep(_POLL_SECONDS)
+            job = client.get(job["status_url"])
+        progress.update(task, completed=1.0)
+    return job
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("[bold]{task.description}[/]"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+        # Where standard error is no terminal, the closing line says all there is to say.
+        disable=not err.is_terminal,
+    )
+
+
+def _stage_name(job: Json) -> str:
+    if not job["stages"]:
+        return "waiting for its turn"
+    name = job["stages"][-1]["name"]
+    return _STAGES.get(name, str(name))
+
+
+def report(job: Json) -> None:
+    """What came of a job that has ended.
+
+    Raises:
+        Refused: it failed or was cancelled.
+    """
+    if job["problem"] is not None:
+        _show_bad_rows(job["problem"])
+        raise Refused(int(job["problem"]["status"]), job["problem"])
+    result = job["result"]
+    if result is None:
+        return
+    if job["kind"] == "export":
+        files = f", {result['files']:,} file{'s' * (result['files'] != 1)}, {size(result['bytes'])}"
+        out.print(
+            f"exported {_counted(result['rows'], 'tuple')} of epoch {result['epoch']} to "
+            f"[bold]{escape(result['path'])}[/] in {seconds(result['seconds'])}{files if result['files'] else ''}"
+        )
+        return
+    good = _counted(result["rows"] - result["rejected"], "row")
+    rate = result["rows"] / max(result["seconds"], 1e-9)
+    head = "would import" if job["request"].get("dry_run") else "imported"
+    epoch = f", epoch {result['epoch']}" if result["epoch"] is not None else ", nothing to apply"
+    out.print(
+        f"{head} {good}, {_counted(result['tuples'], 'distinct tuple')}, in {seconds(result['seconds'])} "
+        f"({rate:,.0f} rows/s){epoch}"
+    )
+    for relation, change in sorted(result["changes"].items()):
+        out.print(f"  {escape(relation)}: +{change['inserted']:,} -{change['deleted']:,}")
+    if result["rejected"]:
+        note(
+            f"[yellow]{_counted(result['rejected'], 'row')} left out; all of them: {escape(str(result['rejects']))}[/]"
+        )
+        _show_bad_rows(result)
+
+
+def _show_bad_rows(found: Json) -> None:
+    for sample in found.get("samples") or ():
+        place = f"line {sample['line']}" if "line" in sample else f"row {sample['row']}"
+        note(f"  [dim]{escape(str(sample['file']))}, {place}:[/] {escape(str(sample['reason']))}")
+
+
+def what(job: Json) -> str:
+    """A job in a few words."""
+    request = job["request"]
+    if job["kind"] == "import":
+        return f"import {', '.join(request['paths'])} into {request.get('relation') or 'its relations'}"
+    return f"export {request.get('relation') or request.get('query')} to {request['path']}"
+
+
+def state(job: Json) -> str:
+    return "cancelling" if job["cancelling"] else str(job["status"])
+
+
+def took(job: Json) -> str:
+    if job["started"] is None or job["finished"] is None:
+        return ""
+    return seconds(job["finished"] - job["started"])
+
+
+def seconds(value: float) -> str:
+    """A duration in plain words."""
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def size(value: int) -> str:
+    """A number of bytes in plain words."""
+    amount, unit = float(value), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+
+
+def _counted(number: Any, one: str) -> str:
+    return f"{number:,} {one if number == 1 else one + 's'}"

@@ -1,0 +1,73 @@
+"""`POST /v1/exports`: a relation or a query at one epoch into files, through Spark, as a job."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from engine.bulk.request import ExportRequest
+from engine.errors import (
+    EngineUnavailableError,
+    EpochNotRetainedError,
+    TargetExistsError,
+    UnknownRelationError,
+)
+from service.body import read_json
+from service.bulk_models import ExportBody, Job
+from service.changes import check_object
+from service.context import service_of
+from service.describe import PROGRAM_ERRORS, json_body, problems
+from service.jobs import submit
+from service.parameters import IdempotencyKey, only_known_parameters
+from service.routes.imports import ENDED, JOB_ERRORS, SUBMITTED, Wait
+
+router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters)])
+
+_FIELDS = tuple(ExportBody.model_fields)
+
+
+@router.post(
+    "/v1/exports",
+    summary="Export tuples into files",
+    response_model=Job,
+    responses={
+        200: ENDED,
+        202: SUBMITTED,
+        **problems(
+            *JOB_ERRORS,
+            *PROGRAM_ERRORS,
+            TargetExistsError,
+            UnknownRelationError,
+            EpochNotRetainedError,
+            EngineUnavailableError,
+        ),
+    },
+    openapi_extra=json_body(
+        ExportBody,
+        {
+            "a relation": {"relation": "tc", "path": "closure", "format": "parquet"},
+            "a query at an epoch": {
+                "query": 'tc("a", x), !edge("a", x)',
+                "path": "far.csv",
+                "epoch": 7,
+            },
+            "facts with their weights": {
+                "relation": "edge",
+                "path": "edges.jsonl",
+                "domain": "asserted",
+                "weights": True,
+            },
+        },
+    ),
+    operation_id="postExport",
+)
+async def post_export(
+    request: Request, idempotency_key: IdempotencyKey = None, wait: Wait = False
+) -> Response:
+    """One pinned epoch, written whole and put in its place in one step. A path with the format's suffix becomes one
+    file, any other a folder of several.
+    """
+    service = service_of(request)
+    body = await read_json(request, service.settings.max_body_bytes)
+    checked = ExportRequest.parse(check_object(body, "the body", _FIELDS))
+    return await submit(service, "export", checked.as_json(), idempotency_key, wait)

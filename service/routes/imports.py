@@ -1,0 +1,136 @@
+"""`POST /v1/imports`: files into facts through Spark, as a job; `POST /v1/uploads`: a file for one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import Response
+
+from engine.bulk.request import FILE_NAME, ImportRequest
+from engine.errors import (
+    BadRowsError,
+    BodyTooLargeError,
+    BulkStorageError,
+    HeaderMismatchError,
+    IdempotencyConflictError,
+    InvalidRequestError,
+    InvalidWeightError,
+    JobAbandonedError,
+    JobCancelledError,
+    PathNotAllowedError,
+    SourceUnreadableError,
+    SparkUnavailableError,
+    UnknownRelationError,
+)
+from service.body import read_json
+from service.bulk_models import ImportBody, Job, Upload
+from service.changes import check_object
+from service.context import service_of
+from service.describe import BODY_ERRORS, STATE_ERRORS, json_body, problems
+from service.formats import json_response
+from service.jobs import submit
+from service.parameters import IdempotencyKey, only_known_parameters
+from service.problems import InvalidParameterError
+from service.uploads import receive
+
+router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters)])
+
+_OCTETS = "application/octet-stream"
+Wait = Annotated[
+    bool, Query(description="Answer when the job has ended, or after the service's time limit with 202.")
+]
+SUBMITTED = {
+    "model": Job,
+    "description": "The job is kept and will be done.",
+    "headers": {"Location": {"description": "Where the job is shown.", "schema": {"type": "string"}}},
+}
+ENDED = {"description": "With `wait=true`: the job has succeeded."}
+JOB_ERRORS = (
+    *BODY_ERRORS,
+    IdempotencyConflictError,
+    PathNotAllowedError,
+    SparkUnavailableError,
+    BulkStorageError,
+    JobCancelledError,
+    JobAbandonedError,
+)
+_FIELDS = tuple(ImportBody.model_fields)
+
+
+@router.post(
+    "/v1/imports",
+    summary="Import files as one transaction",
+    response_model=Job,
+    responses={
+        200: ENDED,
+        202: SUBMITTED,
+        **problems(
+            *JOB_ERRORS,
+            InvalidWeightError,
+            SourceUnreadableError,
+            HeaderMismatchError,
+            BadRowsError,
+            UnknownRelationError,
+            *STATE_ERRORS,
+        ),
+    },
+    openapi_extra=json_body(
+        ImportBody,
+        {
+            "triples": {"path": "lubm1.nt.gz"},
+            "CSV with a header": {"path": "edges.csv", "relation": "edge", "header": True},
+            "some columns, bad rows left out": {
+                "paths": ["a.tsv", "b.tsv"],
+                "relation": "edge",
+                "columns": [1, 3],
+                "types": ["symbol", "symbol"],
+                "on_error": "skip",
+            },
+        },
+    ),
+    operation_id="postImport",
+)
+async def post_import(
+    request: Request, idempotency_key: IdempotencyKey = None, wait: Wait = False
+) -> Response:
+    """Spark reads, parses, types and sums up the files; what comes out is one transaction and one epoch, or nothing.
+    Rows that cannot be read are counted, shown and written to a file; by default they fail the import.
+    """
+    service = service_of(request)
+    body = await read_json(request, service.settings.max_body_bytes)
+    checked = ImportRequest.parse(check_object(body, "the body", _FIELDS))
+    return await submit(service, "import", checked.as_json(), idempotency_key, wait)
+
+
+@router.post(
+    "/v1/uploads",
+    status_code=201,
+    summary="Send a file for an import",
+    response_model=Upload,
+    responses=problems(InvalidParameterError, InvalidRequestError, BodyTooLargeError, BulkStorageError),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {_OCTETS: {"schema": {"type": "string", "format": "binary", "minLength": 1}}},
+        }
+    },
+    operation_id="postUpload",
+)
+async def post_upload(
+    request: Request,
+    name: Annotated[
+        str,
+        Query(
+            pattern=f"^{FILE_NAME.pattern}$",
+            description="What the file is called; its ending tells format and compression.",
+            examples=["lubm1.nt.gz"],
+        ),
+    ],
+) -> Response:
+    """The body is the file, as it is, whatever its Content-Type. The answer's `upload` goes into an import's body; a
+    file that no import has used goes after a day.
+    """
+    settings = service_of(request).settings
+    upload, size, digest = await receive(request, settings.uploads, name, settings.max_upload_bytes)
+    return json_response({"upload": upload, "bytes": size, "sha256": digest}, 201)

@@ -1,0 +1,80 @@
+"""`/v1/jobs`: the bulk jobs, how far each is, and how to end one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from starlette.responses import Response, StreamingResponse
+
+from engine.errors import JobNotCancellableError, UnknownJobError
+from service.bulk_models import Job, Jobs
+from service.context import service_of
+from service.describe import problems
+from service.formats import json_response
+from service.jobs import events, job_document
+from service.parameters import only_known_parameters
+from service.problems import InvalidParameterError
+
+router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters)])
+
+JobId = Annotated[str, Path(description="As the submission answered it.", examples=["j1f0a2b3c4d5e6f70"])]
+_EVENTS = "text/event-stream"
+
+
+@router.get(
+    "/v1/jobs",
+    summary="List the jobs",
+    response_model=Jobs,
+    responses=problems(InvalidParameterError),
+    operation_id="getJobs",
+)
+async def get_jobs(request: Request, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
+    """The newest first. The last thousand are kept."""
+    jobs = await service_of(request).client.jobs.list(limit)
+    return json_response({"jobs": [job_document(job) for job in jobs]})
+
+
+@router.get(
+    "/v1/jobs/{job_id}",
+    summary="One job",
+    response_model=Job,
+    responses=problems(UnknownJobError),
+    operation_id="getJob",
+)
+async def get_job(request: Request, job_id: JobId) -> Response:
+    """Its stages with fractions, and when it has ended its result or the problem document."""
+    return json_response(job_document(await service_of(request).client.jobs.get(job_id)))
+
+
+@router.get(
+    "/v1/jobs/{job_id}/events",
+    summary="Follow a job",
+    response_class=Response,
+    responses={200: {"content": {_EVENTS: {"schema": {"type": "string"}}}}, **problems(UnknownJobError)},
+    operation_id="getJobEvents",
+)
+async def get_job_events(request: Request, job_id: JobId) -> Response:
+    """Server-Sent Events: `progress` with the whole job whenever it has changed, and `end` when it has ended; then
+    the stream ends.
+    """
+    service = service_of(request)
+    job = await service.client.jobs.get(job_id)
+    return StreamingResponse(events(service, job), media_type=_EVENTS, headers={"Cache-Control": "no-store"})
+
+
+@router.delete(
+    "/v1/jobs/{job_id}",
+    status_code=202,
+    summary="Cancel a job",
+    response_model=Job,
+    responses=problems(UnknownJobError, JobNotCancellableError),
+    operation_id="deleteJob",
+)
+async def delete_job(request: Request, job_id: JobId) -> Response:
+    """A job that waits is cancelled at once, one that runs within a second; it leaves nothing. Too late for an import
+    whose transaction is in the log.
+    """
+    jobs = service_of(request).client.jobs
+    await jobs.cancel(job_id)
+    return json_response(job_document(await jobs.get(job_id)), 202)
