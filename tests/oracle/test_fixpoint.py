@@ -7,7 +7,9 @@ one at a time, and a fresh bootstrap end in the same state; what does not come t
 from __future__ import annotations
 
 import math
+import os
 import random
+from typing import Any
 
 import pytest
 from hypothesis import event, given, note
@@ -22,6 +24,7 @@ from engine.errors import (
     StratificationError,
     ZedlogError,
 )
+from engine.language.syntax import Fixpoint
 from engine.placement import Budget
 from tests.oracle.fixpoint_programs import FixpointHistory, fixpoint_histories
 from tests.oracle.iteration import Iterated, NotReachedError, iterated
@@ -97,12 +100,8 @@ def step(
     assert isinstance(old, Iterated)
     assert changes_of(result) == difference(old.model, expected.model)
     state = reasoner.state()
-    assert {k: v for k, v in state["supports"].items() if v} == {
-        k: v for k, v in expected.supports.items() if v
-    }
-    assert {k: v for k, v in state["entries"].items() if v} == {
-        k: v for k, v in expected.entries.items() if v
-    }
+    assert _filled(state["supports"]) == _filled(expected.supports)
+    assert _filled(state["entries"]) == _filled(expected.entries)
     event(f"came to rest after {expected.heights // 5 * 5} heights or more")
     return after, expected
 
@@ -113,7 +112,7 @@ def bootstrap(history: FixpointHistory, totals: Totals) -> Reasoner:
     return reasoner
 
 
-@share(0.6)
+@share(0.4)
 @given(fixpoint_histories())
 def test_oracle_fixpoint_after_every_epoch(history: FixpointHistory) -> None:
     note(history)
@@ -128,7 +127,7 @@ def test_oracle_fixpoint_after_every_epoch(history: FixpointHistory) -> None:
     assert_same_state(reasoner, restarted(reasoner))
 
 
-@share(0.3)
+@share(0.2)
 @given(fixpoint_histories(), st.randoms(use_true_random=False))
 def test_batch_vs_singletons_vs_shuffled_fixpoint(history: FixpointHistory, rng: random.Random) -> None:
     note(history)
@@ -152,7 +151,7 @@ def test_batch_vs_singletons_vs_shuffled_fixpoint(history: FixpointHistory, rng:
     singletons.check_invariants()
 
 
-@share(0.2)
+@share(0.15)
 @given(fixpoint_histories())
 def test_retraction_of_everything_leaves_nothing_fixpoint(history: FixpointHistory) -> None:
     note(history)
@@ -177,3 +176,56 @@ def test_retraction_of_everything_leaves_nothing_fixpoint(history: FixpointHisto
     assert not any(any(part.values()) for part in reasoner.state().values())
     assert math.isfinite(reasoner.memory())
     reasoner.check_invariants()
+
+
+DEEP = (
+    "rank(x, sum(k)) :- e(x, _), k = 0.15.",
+    "rank(y, sum(k)) :- rank(x, c), e(x, y), out(x, n), k = 0.85 * (c / n).",
+    "out(x, sum(k)) :- e(x, y), k = 1.0.",
+    "high(x) :- rank(x, r), r > 0.9, !b(x).",
+    "fans(y, count(x)) :- high(x), e(x, y).",
+    "fans(y, count(x)) :- fans(x, n), n >= 2, e(x, y).",
+    "share(y, sum(k)) :- fans(x, n), n >= 2, e(x, y), k = 0.1.",
+    "rank(y, sum(k)) :- share(x, c), e(x, y), k = 0.01 * c.",
+)
+DEEP_LIMITS = {
+    "rank": Fixpoint(1e-4, 120),
+    "out": Fixpoint(),
+    "fans": Fixpoint(0.0, 120),
+    "share": Fixpoint(1e-3, 120),
+}
+
+
+@pytest.mark.parametrize("seed", range(6 if os.environ.get("ZEDLOG_FULL") == "1" else 1))
+def test_oracle_fixpoint_of_many_heights(seed: int) -> None:
+    """Four relations that feed each other over dozens of heights, while edges come and go."""
+    rng = random.Random(seed)
+    columns = {"rank": "float", "out": "float", "fans": "number", "share": "float"}
+    declarations = [
+        f".decl {name}(x: number, v: {kind}) fixpoint(tolerance={DEEP_LIMITS[name].tolerance}, "
+        f"max_height={DEEP_LIMITS[name].max_height})"
+        for name, kind in columns.items()
+    ]
+    declarations += [".decl e(x: number, y: number)", ".decl b(x: number)", ".decl high(x: number)"]
+    reasoner, totals = Reasoner(), Totals()
+    reasoner.apply(declarations="\n".join(declarations))
+    ring = [(i, (i + 1) % 8) for i in range(8)]
+    chords = rng.sample([(i, j) for i in range(8) for j in range(8) if j != (i + 1) % 8], 14)
+    change = Change(tuple((("e", row), 1) for row in (*ring, *chords[:8])), tuple((t, 1) for t in DEEP))
+    for number in range(3):
+        totals = totals.with_(change)
+        result = reasoner.apply(**change.arguments())
+        circuit = compile_circuit(totals.trees(), reasoner.relations(), fixpoints=DEEP_LIMITS)
+        expected = iterated(circuit, totals.by_relation())
+        assert expected.heights > 15
+        state = reasoner.state()
+        assert _filled(state["supports"]) == _filled(expected.supports)
+        assert _filled(state["entries"]) == _filled(expected.entries)
+        assert result.epoch == number + 2
+        edges = [(("e", chords[8 + number]), 1), (("e", chords[number]), -1), (("b", (number,)), 1)]
+        change = Change(tuple(edges), ((DEEP[5], -1 if number % 2 == 0 else 1),))
+    assert_same_state(reasoner, restarted(reasoner))
+
+
+def _filled(part: dict[str, Any]) -> dict[str, Any]:
+    return {name: rows for name, rows in part.items() if rows}
