@@ -104,7 +104,10 @@ class Engine:
         reasoner_factory: ReasonerFactory,
         options: EngineOptions | None = None,
         on_ready: Callable[[int], None] | None = None,
+        spark: SparkSource | None = None,
     ) -> None:
+        self.spark = spark
+        """Where the process gets its Spark session; None in a process that has none."""
         self._options = options or EngineOptions()
         self._database = database
         self._keys = Keys(database)
@@ -297,7 +300,7 @@ def run_engine(
     def say_ready(epoch: int) -> None:
         print(f"engine ready: database {database} at epoch {epoch}", flush=True)
 
-    engine = Engine(redis_url, database, reasoner_factory or restore_reasoner, options, say_ready)
+    engine = Engine(redis_url, database, reasoner_factory or restore_reasoner, options, say_ready, spark)
     before = {
         number: signal.signal(number, lambda *_: engine.stop()) for number in (signal.SIGTERM, signal.SIGINT)
     }
