@@ -90,6 +90,8 @@ class Placements:
                 self._move(target, budget, encode)
             except (BudgetExceededError, SparkUnavailableError, UnsupportedFeatureError) as error:
                 self._refused_at = self.now.memory()
+                if self.wanted == "auto":
+                    self._outgrown = self._outgrows = True
                 self.why = f"stays on {self.now.name}: {error.message}"
             else:
                 fits = "the state fits into the memory budget again"

@@ -117,9 +117,7 @@ def epochs(
     how = chosen(format)
     if how is Format.TABLE:
         rows = [_epoch_row(epoch) for epoch in answer["epochs"]]
-        write_rows(
-            ("epoch", "when", "changes", "engine", "strategy", "placement", "derivations", "why"), rows, how
-        )
+        write_rows(("epoch", "when", "changes", "engine", "derivations", "evaluated"), rows, how)
     else:
         flat = [
             (e.get("epoch"), e.get("time"), e.get("changes"), *_cost(e), *_choice(e))
@@ -142,7 +140,7 @@ def _choice(epoch: Json) -> tuple[Any, ...]:
 
 def _epoch_row(epoch: Json) -> tuple[str, ...]:
     elapsed, strategy, derivations = _cost(epoch)
-    abandoned = epoch.get("cost", {}).get("abandoned", 0)
+    placement, abandoned, _, _, reason = _choice(epoch)
     when = datetime.fromtimestamp(float(epoch.get("time", 0))).strftime("%m-%d %H:%M:%S")
     changes = ", ".join(
         f"{relation} {plain_counts(change)}" for relation, change in sorted(epoch.get("changes", {}).items())
@@ -152,10 +150,8 @@ def _epoch_row(epoch: Json) -> tuple[str, ...]:
         when,
         changes or "none",
         milliseconds(elapsed),
-        str(strategy),
-        str(epoch.get("placement")),
         f"{derivations:,}" + (f" ({abandoned:,} abandoned)" if abandoned else ""),
-        str(epoch.get("reason")),
+        f"{strategy}, {placement}" + ("" if reason == "maintained" else f": {reason}"),
     )
 
 

@@ -185,6 +185,21 @@ def test_relations_epochs_and_status(zedlog: Zedlog) -> None:
     assert f"running, epoch {newest['epoch']}" in status.out
 
 
+def test_a_change_says_how_it_is_to_be_evaluated_and_epochs_how_it_was(zedlog: Zedlog) -> None:
+    zedlog("facts", "add", "b_e(1, 2). b_e(2, 3). b_p(x, y) :- b_e(x, y).")
+    told = zedlog("facts", "retract", "b_e(1, 2).", "--strategy", "bootstrap")
+    assert "bootstrapped {b_p}, as asked" in told.out
+    newest = json.loads(zedlog("epochs", "--limit", "1", "--format", "json").out)[0]
+    assert (newest["strategy"], newest["placement"]) == ("bootstrap", "resident")
+    assert newest["reason"] == "bootstrapped {b_p}, as asked"
+    # Two derivations held; one is left to enumerate.
+    assert (newest["derivations"], newest["abandoned"], newest["bootstrap"]) == (1, 0, 2)
+    assert "bootstrap, resident" in zedlog("epochs", "--format", "table").out
+    wrong = zedlog("rules", "add", "b_q(x) :- b_e(x, _).", "--placement", "cloud")
+    assert wrong.status != 0
+    assert "'auto', 'resident' or 'spark'" in wrong.err
+
+
 def test_plan_needs_no_service(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
