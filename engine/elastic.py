@@ -18,6 +18,9 @@ sum up less than a bootstrap and more than not at all: the geometric mean of bot
 one, times the derivations that hold now over those that held then; and what the update is about to add or to take away
 is added to it or taken from it.
 
+Facts of the stratum's own relations are pushed once more by a bootstrap, and taken out one by one by an update; both
+are counted.
+
 **What is to come.** A placement says how many derivations a step will enumerate before it does so: that much is known.
 Beyond it, look at the share of the bootstrap's derivations at the present height that the update enumerates there: of
 a change that touches a tenth of the tuples of a height, a tenth of the derivations that start there are expected to
@@ -169,8 +172,9 @@ class Course:
     """One stratum's way through one epoch, as counts; raises `Abandoned` where the policy says so.
 
     last: of its last bootstrap; None where nothing was derived before, so that this is one. policy: None for a run
-    that must not be abandoned. ahead: whether a step is charged before it is done. left: derivations that the epoch's
-    budget still allows.
+    that must not be abandoned. kept, gone: facts that the stratum's relations hold and that a bootstrap pushes once
+    more, and facts that an update takes out one by one. ahead: whether a step is charged before it is done. left:
+    derivations that the epoch's budget still allows.
     """
 
     def __init__(
@@ -179,8 +183,12 @@ class Course:
         policy: Policy | None = None,
         ahead: bool = True,
         left: int | None = None,
+        kept: int = 0,
+        gone: int = 0,
     ) -> None:
         self._last = last
+        self._kept = kept
+        self._gone = gone
         self._policy = policy
         self._watched = last is not None and last.held > 0 and policy is not None and not policy.never
         self._ahead = ahead
@@ -238,7 +246,8 @@ class Course:
         self.estimate = max(self.estimate, self.spent + step + later)
         bootstrap = max(0.0, bootstrap + direction * remaining)
         affordable = self._left is None or self.spent + bootstrap <= self._left
-        if price * remaining > last.ratio * bootstrap + policy.floor and affordable:
+        update = price * remaining + policy.price * self._gone
+        if update > last.ratio * bootstrap + self._kept + policy.floor and affordable:
             raise Abandoned(self.spent, step, self.spent + step + later, bootstrap)
 
     def _later(self, last: BootstrapCost, step: int) -> float:

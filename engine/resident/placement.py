@@ -178,7 +178,10 @@ class ResidentPlacement:
             anew = True
         assert self._meter is not None
         if not anew:
-            course = Course(last, policy, left=self._meter.left)
+            held = sum(self._relations[name].asserted for name in stratum.relations)
+            gone = sum(int(np.count_nonzero(facts[name][1] < 0)) for name in changed)
+            kept = max(0, held - gone)
+            course = Course(last, policy, left=self._meter.left, kept=kept, gone=gone)
             try:
                 self._work(epoch, stratum, before, facts, deltas, course)
             except Abandoned as stop:

@@ -179,7 +179,10 @@ class SparkPlacement:
         derived = self._derived(epoch, stratum)
         outcomes: dict[str, Outcome] = {}
         if not anew:
-            course = Course(last, policy, ahead=False, left=meter.left)
+            held = sum(epoch.versions[name].counts.asserted for name in stratum.relations)
+            gone = sum(int(np.count_nonzero(facts[name][1] < 0)) for name in changed)
+            kept = max(0, held - gone)
+            course = Course(last, policy, ahead=False, left=meter.left, kept=kept, gone=gone)
             meter.enter(stratum, course)
             try:
                 run = self._prepared(epoch, stratum, before, False, facts, encode, meter, growth)

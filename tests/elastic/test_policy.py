@@ -91,6 +91,15 @@ def test_a_bootstrap_that_the_budget_has_no_room_for_is_not_begun() -> None:
         Course(LAST, EAGER, left=1000).charge(2000)
 
 
+def test_facts_are_pushed_once_more_by_a_bootstrap_and_taken_out_by_an_update() -> None:
+    """300 derivations and as many again expected, at 2 pushes each of 0.7 to one derivation: about 800 against 500."""
+    Course(LAST, EAGER, kept=400).charge(300)
+    with pytest.raises(Abandoned):
+        Course(LAST, EAGER, kept=400, gone=200).charge(300)
+    with pytest.raises(Abandoned):
+        Course(LAST, EAGER).charge(300)
+
+
 @pytest.mark.parametrize("policy", [Policy(switch=math.inf, floor=0), Policy(strategy="update", floor=0)])
 def test_never(policy: Policy) -> None:
     course = Course(LAST, policy)
