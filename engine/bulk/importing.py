@@ -57,6 +57,7 @@ from engine.transaction import Batch, Transaction
 
 ROWS = "rows"
 """The column of a batch file that says how many rows of the files a tuple stands for."""
+_MARKS = "marks"
 Step = Callable[[str], None]
 
 
@@ -270,22 +271,25 @@ def _summed(
     typed = rows.frame.select(
         *[value.alias(column(i)) for i, value in enumerate(values)],
         weight.alias(WEIGHT),
-        F.substring(reason, 1, 500).alias(REASON),
+        F.substring(reason, 1, 300).alias(REASON),
         RAW,
         FILE,
         BLOCK,
         PLACE,
     )
     good = F.col(REASON).isNull()
+    # One key for all marks: most rows have none, and every key of a row is copied and hashed several times.
+    marks = F.when(~good, F.struct(*MARKS)).alias(_MARKS)
     keyed = typed.select(
         *[F.when(good, F.col(column(i))).alias(column(i)) for i in range(rows.width)],
         F.when(good, F.col(WEIGHT)).otherwise(F.lit(0)).alias(WEIGHT),
-        REASON,
-        *[F.when(~good, F.col(mark)).alias(mark) for mark in (RAW, FILE, BLOCK, PLACE)],
+        marks,
     )
-    grouped = keyed.groupBy(*columns(rows.width), *MARKS)
+    grouped = keyed.groupBy(*columns(rows.width), _MARKS)
     counted = grouped.agg(_total(request).alias(WEIGHT), F.count(F.lit(1)).alias(ROWS))
-    return counted.select(*columns(rows.width), WEIGHT, ROWS, *MARKS)
+    return counted.select(
+        *columns(rows.width), WEIGHT, ROWS, *[F.col(_MARKS)[mark].alias(mark) for mark in MARKS]
+    )
 
 
 def _weight(rows: RawRows, request: ImportRequest) -> Column:
@@ -323,16 +327,19 @@ def _agreed(
 
 def _bad(files: Sequence[Path]) -> int:
     """How many rows of written files are bad; the files' own statistics say it."""
-    number = 0
-    for file in files:
-        about = pq.read_metadata(file)
-        place = about.schema.names.index(REASON)
-        for group in range(about.num_row_groups):
-            statistics = about.row_group(group).column(place).statistics
-            assert statistics is not None, "Spark writes statistics"
-            assert statistics.has_null_count, "and counts nulls"
-            number += about.row_group(group).num_rows - statistics.null_count
-    return number
+    return sum(_bad_in(file) for file in files)
+
+
+def _bad_in(file: Path) -> int:
+    about = pq.read_metadata(file)
+    place = about.schema.names.index(REASON)
+    groups = [about.row_group(i) for i in range(about.num_row_groups)]
+    statistics = [group.column(place).statistics for group in groups]
+    if all(known is not None and known.has_null_count for known in statistics):
+        return sum(group.num_rows - known.null_count for group, known in zip(groups, statistics, strict=True))
+    # A writer may leave the statistics of long texts out.
+    reasons = pq.read_table(file, columns=[REASON]).column(REASON)
+    return int(len(reasons) - reasons.null_count)
 
 
 def _declaration(relation: str, names: Sequence[str] | None, types: Sequence[ColumnType]) -> str:

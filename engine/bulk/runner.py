@@ -158,8 +158,13 @@ class JobRunner:
             status = FAILED
             end = {"problem": ZedlogError(f"the job failed: {type(error).__name__}: {error}").problem()}
         end["stages"] = progress.ended()
+        if not self._named and (status != SUCCEEDED or job.request.get("dry_run")):
+            # Before the job says that it has ended: then it has left nothing.
+            self.store.remove(job.id)
         self._patiently(lambda: self._queue.finish(job.id, status, **end))
-        self._clean(job, status)
+        if job.request.get("uploaded") and status == SUCCEEDED:
+            for path in job.request["paths"]:
+                (self.store.root / UPLOADS / path).unlink(missing_ok=True)
         logger.info("job %s (%s): %s in %.3f s", job.id, job.kind, status, time.monotonic() - began)
 
     # ---- import
@@ -283,14 +288,6 @@ class JobRunner:
             except StorageUnavailableError:
                 if self._stopping.wait(_RETRY_SECONDS):
                     raise _StoppedError from None
-
-    def _clean(self, job: Job, status: str) -> None:
-        """Remove what a job that has ended needs no more. Files that the log may still have to apply stay."""
-        if job.request.get("uploaded") and status == SUCCEEDED:
-            for path in job.request["paths"]:
-                (self.store.root / UPLOADS / path).unlink(missing_ok=True)
-        if not self._named and (status != SUCCEEDED or job.request.get("dry_run")):
-            self.store.remove(job.id)
 
     def _sweep(self) -> None:
         """Remove batch files that no entry of the log names any more, and what no job knows."""

@@ -21,6 +21,7 @@ from engine.errors import (
     PathNotAllowedError,
     SourceUnreadableError,
     SparkUnavailableError,
+    UnknownJobError,
     UnknownRelationError,
 )
 from service.body import read_json
@@ -54,6 +55,8 @@ JOB_ERRORS = (
     BulkStorageError,
     JobCancelledError,
     JobAbandonedError,
+    # The job of an Idempotency-Key may be kept no longer.
+    UnknownJobError,
 )
 _FIELDS = tuple(ImportBody.model_fields)
 

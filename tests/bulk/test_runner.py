@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from engine.batches import REJECTS, UPLOADS
@@ -20,6 +22,8 @@ from engine.errors import (
     SparkUnavailableError,
     UnknownJobError,
 )
+from engine.language.schema import ColumnType
+from engine.process import restore_reasoner
 from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.jobs import Job, JobQueue, LostJobError
@@ -233,4 +237,33 @@ def test_what_nobody_needs_is_swept_away(
     jobs._sweep()
     assert not (store / named).exists()
     assert queue.named_batches() == {}
+    jobs.close()
+
+
+def test_a_log_entry_is_replayed_from_its_files(
+    server: EmbeddedServer, name: str, database: Database, tmp_path: Path
+) -> None:
+    """What was in the log when its engine died is applied by the next one, in one epoch, and once."""
+    rows = {("a", 1, 0.5, True): 2, ("b", -1, -0.0, False): 1, ("a", 2, 1.5, True): 3}
+    values = list(zip(*rows, strict=True))
+    table = pa.table(
+        [*map(pa.array, values), pa.array(rows.values())], names=["c0", "c1", "c2", "c3", "weight"]
+    )
+    jobs = runner(server, name, tmp_path)
+    pq.write_table(table, jobs.store.folder("jdead") / "part.parquet")
+    types = [ColumnType.SYMBOL, ColumnType.NUMBER, ColumnType.FLOAT, ColumnType.BOOL]
+    batch = jobs.store.keep("jdead", "r", types, [jobs.store.root / "jdead" / "part.parquet"])
+    receipt = database.run(database.client.append(Transaction(batches=(batch,))))
+    expected = {(x, n, f + 0.0, b): weight for (x, n, f, b), weight in rows.items()}
+    for _ in range(2):
+        engine = EngineThread(server.url, name, factory=restore_reasoner)
+        engine.engine._jobs = jobs
+        with engine:
+            outcome = database.run(database.client.wait_outcome(receipt.transaction_id, 20))
+            assert outcome is not None
+            assert outcome.status == "committed"
+            assert database.facts("r") == expected
+            assert outcome.body["changes"] == {"r": {"inserted": 3, "deleted": 0}}
+    log_size = database.run(database.client.status()).lag
+    assert log_size == 0
     jobs.close()

@@ -18,6 +18,10 @@ class FakeJobs:
         self.jobs: dict[str, Job] = {}
         self.keys: dict[str, str] = {}
 
+    def clear(self) -> None:
+        self.jobs.clear()
+        self.keys.clear()
+
     def change(self, job_id: str, **fields: Any) -> None:
         job = self.jobs[job_id]
         self.jobs[job_id] = replace(job, revision=job.revision + 1, **fields)

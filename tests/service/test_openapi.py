@@ -129,5 +129,5 @@ def test_answers_are_as_described(case: schemathesis.Case) -> None:
     """Generated requests, right and wrong ones: each answer has a status, headers and a body that are
     described."""
     del DATABASE.states[2:]
-    DATABASE.jobs.jobs.clear()
+    DATABASE.jobs.clear()
     case.call_and_validate(checks=CHECKS)
