@@ -74,10 +74,9 @@ def _check(
     flow.present(list(names.values()))
     for step in last:
         flow.take(step, see)
-    rows = flow.bindings.where(FAULT).select(*names.values())
-    found = tables.collect(
-        rows.groupBy(*rows.columns).agg(F.count(F.lit(1)).alias(WEIGHT)).orderBy(*rows.columns).limit(1)
-    )
+    key = list(names.values())
+    rows = flow.bindings.where(FAULT).groupBy(*key).agg(F.sum(WEIGHT).alias(WEIGHT))
+    found = tables.collect(rows.where(F.col(WEIGHT) > 0).orderBy(*key, WEIGHT).limit(1), small=False)
     if found.num_rows:
         columns = {name: array_of(found, column) for name, column in names.items()}
         raise _error(rule, last, columns, encode)

@@ -146,7 +146,9 @@ class Flow:
         if is_native(step.term, self._types):
             frame, value = self.bindings, self._terms.code(step.term)
         else:
-            frame, value = self._in_driver.value(self.bindings, step.term, self._types, self.variable)
+            frame, value = self._in_driver.value(
+                self.bindings, step.term, self._types, self.variable, self._broadcast
+            )
         target = self.variable(step.name)
         frame = frame.select(*self._carried(step), value.cast("long").alias(target), HEIGHT, WEIGHT, FAULT)
         if can_fail(step.term) or self._needs_unsure(step):
@@ -159,7 +161,7 @@ class Flow:
             frame, holds = self.bindings, self._terms.condition(step.condition)
         else:
             frame, holds = self._in_driver.condition(
-                self.bindings, step.condition, self._types, self.variable
+                self.bindings, step.condition, self._types, self.variable, self._broadcast
             )
         if can_fail(step.condition) or self._needs_unsure(step):
             frame = frame.select("*", holds.alias(HOLDS)).where(F.coalesce(HOLDS, F.lit(True)))

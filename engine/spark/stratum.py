@@ -35,7 +35,7 @@ from engine.spark.texts import InDriver
 from engine.spark.version import Version
 from engine.spark.work import Batch, Outcome, Supports
 
-PIVOT_ROWS = 2_000
+PIVOT_ROWS = 500
 """Supports from outside the recursion above which a pivoted stratum is computed in one job."""
 
 
@@ -192,7 +192,7 @@ class StratumRun:
             sources = [self._lower[source].new for source in fold.sources]
             few = self._small(rows)
             self._branches.fold(fold, sources, touched, self._own_entries(fold.target), few)
-            self._large = self._large or not few
+            self._large = self._large or not few or not all(self._small(v.rows) for v in sources)
 
     def assert_facts(self, relation: str, facts: FactDelta) -> None:
         """Add to the asserted weights of tuples."""
@@ -217,11 +217,13 @@ class StratumRun:
             found = self._begin()
             pivoted = self._pivoted(found)
             if found is not None:
-                self._meter.charge(found.derivations)
-                outcomes = None if pivoted is None else self._in_one_job(pivoted, found)
-                if outcomes is not None:
-                    return outcomes
-                self._going.push(found)
+                if pivoted is None:
+                    self._push(found)
+                else:
+                    outcomes = self._in_one_job(pivoted, found)
+                    if outcomes is not None:
+                        return outcomes
+                    self._going.push(found)
             while (height := self._going.next_height()) is not None:
                 self.heights += 1
                 self._meter.height(height, self._stratum)
@@ -279,8 +281,9 @@ class StratumRun:
         return pivoted if pivoted.possible(found) else None
 
     def _in_one_job(self, pivoted: Pivoted, found: Supports) -> dict[str, Outcome] | None:
-        """None if the job cannot do it; then `found` is as before."""
+        """None if the job cannot do it; then `found` is charged, but still to be pushed."""
         try:
+            self._meter.charge(found.derivations)
             outcomes = pivoted.run(found, self._meter.charge)
             if outcomes is None:
                 return None

@@ -38,7 +38,7 @@ WhereDefined = Callable[[Mapping[str, Codes], int, SymbolTable], tuple[Array, Ar
 
 
 class InDriver:
-    """Evaluates such steps; `release` gives back what the results took."""
+    """Evaluates such steps; `release` gives back what the results took. `small`: the bindings are few."""
 
     def __init__(self, tables: Tables, encode: Encode) -> None:
         self._tables = tables
@@ -50,19 +50,21 @@ class InDriver:
             self._tables.release(table)
         self._held.clear()
 
-    def value(self, bindings: DataFrame, term: Term, types: Types, name: Name) -> tuple[DataFrame, Column]:
+    def value(
+        self, bindings: DataFrame, term: Term, types: Types, name: Name, small: bool
+    ) -> tuple[DataFrame, Column]:
         """The bindings with the term's code, and the column that holds it."""
         expression = compile_term(term, types)
-        return self._joined(bindings, expression.variables, name, expression.where_defined)
+        return self._joined(bindings, expression.variables, name, expression.where_defined, small)
 
     def condition(
-        self, bindings: DataFrame, comparison: Comparison, types: Types, name: Name
+        self, bindings: DataFrame, comparison: Comparison, types: Types, name: Name, small: bool
     ) -> tuple[DataFrame, Column]:
         """The same for the truth of a condition."""
         if is_order_of_symbols(comparison, types):
-            return self._ranked(bindings, comparison, name)
+            return self._ranked(bindings, comparison, name, small)
         condition = compile_condition(comparison, types)
-        return self._joined(bindings, condition.variables, name, condition.where_defined)
+        return self._joined(bindings, condition.variables, name, condition.where_defined, small)
 
     def _joined(
         self,
@@ -70,26 +72,29 @@ class InDriver:
         variables: Sequence[str],
         name: Name,
         where_defined: WhereDefined,
+        small: bool,
     ) -> tuple[DataFrame, Column]:
         keys = [name(variable) for variable in variables]
         if not keys:
             values, found = _whole(where_defined, {}, 1, self._encode.symbols)
             return bindings, F.lit(values[0].item() if found[0] else None)
         # In order, so that new symbols get the same codes however Spark cuts the rows.
-        operands = self._tables.collect(bindings.select(*keys).dropna().distinct())
+        operands = self._tables.collect(bindings.select(*keys).dropna().distinct(), small)
         operands = operands.sort_by([(key, "ascending") for key in keys])
         columns = {variable: array_of(operands, name(variable)) for variable in variables}
         values, found = _whole(where_defined, columns, operands.num_rows, self._encode.symbols)
         result = pa.array(values, mask=~found)
         return self._with(bindings, operands.append_column(VALUE, result), keys), F.col(VALUE)
 
-    def _ranked(self, bindings: DataFrame, comparison: Comparison, name: Name) -> tuple[DataFrame, Column]:
+    def _ranked(
+        self, bindings: DataFrame, comparison: Comparison, name: Name, small: bool
+    ) -> tuple[DataFrame, Column]:
         sides = comparison.left, comparison.right
         keys = list(dict.fromkeys(name(side.name) for side in sides if isinstance(side, Variable)))
         codes = np.empty(0, np.int64)
         if keys:
             symbols = bindings.select(F.explode(F.array(*keys)).alias(VALUE)).dropna().distinct()
-            codes = array_of(self._tables.collect(symbols), VALUE)
+            codes = array_of(self._tables.collect(symbols, small), VALUE)
         constants = [self._encode(side) for side in sides if isinstance(side, Constant)]
         codes = np.unique(np.concatenate((codes, np.array(constants, np.int64))))
         rank = ranks(Texts(self._encode.symbols), [codes])[0] if len(codes) else codes

@@ -25,7 +25,7 @@ from tests.spark.conftest import FULL, classic
 
 Make = Callable[..., Reasoner]
 CLOSURE = [("tc(x, y) :- e(x, y).", 1), ("tc(x, z) :- tc(x, y), e(y, z).", 1)]
-CHAIN = {"e": [((i, i + 1), 1) for i in range(6)]}
+CHAIN = {"e": [((i, i + 1), 1) for i in range(4)]}
 
 
 def stored(source: SparkSource) -> int:
@@ -121,7 +121,7 @@ def test_weight_overflow_is_refused(on_spark: Make, manner: str) -> None:
 @pytest.mark.parametrize(
     ("budget", "what"),
     [
-        (Budget(derivations=10), "derivations"),
+        (Budget(derivations=5), "derivations"),
         (Budget(height=3), "height"),
         (Budget(tuples=12), "tuples"),
         (Budget(seconds=0.0), "seconds"),
@@ -135,7 +135,7 @@ def test_a_budget_is_kept(on_spark: Make, budget: Budget, what: str) -> None:
         assert caught.value.detail["stratum"]
     assert reasoner.relations() == {}
     reasoner.apply(facts=CHAIN, rules=CLOSURE)
-    assert reasoner.count("tc") == 21
+    assert reasoner.count("tc") == 10
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def test_pivot_of_known_programs(rules: list[str], pivot: dict[str, int] | None)
 @pytest.mark.slow
 @pytest.mark.parametrize("partitions", [1, 2, 5] if FULL else [5])
 def test_a_pivoted_bootstrap_is_the_resident_one(on_spark: Make, partitions: int) -> None:
-    edges = [((i, (i * i + 3) % 40), 1) for i in range(40)] + [((i, (i * 7 + 1) % 40), 2) for i in range(40)]
+    edges = [((i, (i * i + 3) % 12), 1) for i in range(12)] + [((i, (i * 7 + 1) % 12), 2) for i in range(12)]
     spark, resident = on_spark("large", partitions), Reasoner()
     facts = {"e": edges, "tc": [((100, 5), 1), ((5, 100), 1)]}
     rules = [(rule, 1) for rule in LINEAR]
