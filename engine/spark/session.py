@@ -85,6 +85,7 @@ def _start(options: SparkOptions) -> Any:
         prepare_environment()
     _check_only_one(options)
     begun: list[Any] = []
+    given_up = threading.Event()
 
     def start() -> None:
         from engine.spark.checkpoints import prepare
@@ -92,6 +93,10 @@ def _start(options: SparkOptions) -> Any:
 
         session = _connected(options) if options.connect else _driven(options)
         begun.append(session)
+        if given_up.is_set():
+            # It came too late: nobody else knows of it.
+            _stop(session, options)
+            return
         check_jobs(session)
         prepare(session, options)
         if not options.local:
@@ -100,6 +105,7 @@ def _start(options: SparkOptions) -> Any:
     try:
         within(options.timeout, start, f"the Spark master {options.master}")
     except BaseException:
+        given_up.set()
         for session in begun:
             _stop(session, options)
         raise

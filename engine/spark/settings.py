@@ -30,6 +30,12 @@ def settings(options: SparkOptions) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": options.memory,
         "spark.log.level": "ERROR",
+        # Records of past queries, for a web interface that is off: most of what a long-lived driver would keep.
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "20",
+        "spark.ui.retainedTasks": "1000",
+        "spark.ui.retainedDeadExecutors": "10",
+        "spark.sql.ui.retainedExecutions": "10",
         # Else every call of the DataFrame API records where in our code it stands: four more trips to the JVM each.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.cleaner.referenceTracking.cleanCheckpoints": "true",

@@ -18,6 +18,8 @@ from py4j.protocol import Py4JError
 
 _LOOK_SECONDS = 1.0
 _NUMBERS = itertools.count()
+_GONE = (Py4JError, OSError)
+"""What is thrown where the session is over."""
 
 
 @dataclass(slots=True)
@@ -39,20 +41,21 @@ def watching(spark: Any, stop: float | None, patience: float | None, ended: Ende
     over = threading.Event()
     arguments = (spark, tag, stop, patience, over, ended)
     thread = threading.Thread(target=_watch, args=arguments, name="zedlog-spark-watch", daemon=True)
-    spark.addTag(tag)
+    _mark(spark, tag)
     thread.start()
     try:
         yield
     finally:
         over.set()
-        spark.removeTag(tag)
+        with suppress(*_GONE):
+            _unmark(spark, tag)
 
 
 def executors(spark: Any) -> int:
     """Executors of a cluster's session, 0 when it is over; the driver counts as a holder of blocks too."""
     try:
         return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
-    except (Py4JError, OSError):
+    except _GONE:
         return 0
 
 
@@ -82,6 +85,26 @@ def _watch(
                 ended.why = "stranded"
         if ended.why and not over.is_set():
             # When the session is over there is nothing left to interrupt.
-            with suppress(Py4JError, OSError):
-                spark.interruptTag(tag)
+            with suppress(*_GONE):
+                _interrupt(spark, tag)
             return
+
+
+def _mark(spark: Any, tag: str) -> None:
+    """Tag what this thread starts from now on. A session's tags reach its queries, but not the job that writes a
+    checkpoint; where the driver is in this process, the context's tags reach that too."""
+    spark.addTag(tag)
+    if hasattr(spark, "_jsparkSession"):
+        spark.sparkContext.addJobTag(tag)
+
+
+def _unmark(spark: Any, tag: str) -> None:
+    spark.removeTag(tag)
+    if hasattr(spark, "_jsparkSession"):
+        spark.sparkContext.removeJobTag(tag)
+
+
+def _interrupt(spark: Any, tag: str) -> None:
+    spark.interruptTag(tag)
+    if hasattr(spark, "_jsparkSession"):
+        spark.sparkContext.cancelJobsWithTag(tag)

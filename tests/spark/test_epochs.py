@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import resource
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,7 +87,8 @@ def test_many_small_epochs_leave_storage_lineage_and_driver_flat(
     assert later < heap + (20 << 20), "the driver's heap grows"
     assert now < resident + (100 << 20), "this process grows"
     reasoner.close()
-    assert stored(source) == before
+    # Less, where the collections of the JVM took what a test with an interrupted query had left.
+    assert stored(source) <= before
 
 
 def depths(reasoner: Reasoner) -> tuple[int, int]:
@@ -101,10 +104,17 @@ def depths(reasoner: Reasoner) -> tuple[int, int]:
 def held(source: SparkSource) -> tuple[int, int]:
     """Bytes in use on the JVM's heap, after a collection, and of this process."""
     jvm: Any = source.session()._jvm
-    jvm.java.lang.System.gc()
     runtime = jvm.java.lang.Runtime.getRuntime()
-    pages = int(Path("/proc/self/statm").read_text().split()[1]) if Path("/proc/self/statm").exists() else 0
-    return runtime.totalMemory() - runtime.freeMemory(), pages * resource.getpagesize()
+    used = []
+    for _ in range(5):
+        # What Python refers to, the JVM keeps; and what Spark's cleaner drops goes with the next collection.
+        gc.collect()
+        jvm.java.lang.System.gc()
+        used.append(runtime.totalMemory() - runtime.freeMemory())
+        time.sleep(0.2)
+    statm = Path("/proc/self/statm")
+    pages = int(statm.read_text().split()[1]) if statm.exists() else 0
+    return min(used), pages * resource.getpagesize()
 
 
 @pytest.mark.parametrize("manner", ["small", "large"])

@@ -21,8 +21,9 @@ from engine.errors import (
     WeightOverflowError,
 )
 from engine.spark import checkpoints, java
-from engine.spark.failures import typed
+from engine.spark.failures import FAILURES, typed
 from engine.spark.session import SparkOptions, SparkSource, within
+from engine.spark.watch import Ended, watching
 from tests.spark.conftest import classic
 
 OLD = "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2"
@@ -106,6 +107,18 @@ def test_a_checkpoint_directory_that_cannot_be_made(source: SparkSource, tmp_pat
     assert reasoner.relations() == {}
     reasoner.close()
     assert source.session().range(3).count() == 3
+
+
+@classic
+def test_a_checkpoint_whose_time_is_over_is_ended(source: SparkSource) -> None:
+    """A session's tags do not reach the job that writes a checkpoint."""
+    session = source.session()
+    frame = session.range(1).selectExpr("reflect('java.lang.Thread', 'sleep', 20000L) AS slept")
+    ended, start = Ended(), time.monotonic()
+    with pytest.raises(FAILURES), watching(session, start + 1, None, ended):
+        frame.localCheckpoint()
+    assert ended.why == "overdue"
+    assert time.monotonic() - start < 15
 
 
 def test_left_over_checkpoints_are_told_from_those_in_use() -> None:
