@@ -13,6 +13,7 @@ import pytest
 
 from engine.errors import SparkUnavailableError
 from engine.spark.java import java_home
+from service.cli.main import run
 from tests.live import LiveSystem
 
 FULL = bool(os.environ.get("ZEDLOG_FULL"))
@@ -76,7 +77,7 @@ def test_an_import_is_one_epoch_and_comes_back_from_an_export(bulk: LiveSystem) 
         body = {"path": "e.csv", "relation": "e", "types": ["symbol", "symbol"]}
         job = client.post("/v1/imports", json=body, headers={"idempotency-key": "one"}).json()
         job = ended(client, job)
-        assert job["status"] == "succeeded", job
+        assert job["status"] == "succeeded", job["problem"]
         result = job["result"]
         assert (result["rows"], result["tuples"], result["rejected"]) == (rows, 1000, 0)
         assert result["changes"] == {"e": {"inserted": 1000, "deleted": 0}}
@@ -145,6 +146,29 @@ def test_files_that_are_damaged_or_outside(bulk: LiveSystem) -> None:
         assert (answer.status_code, answer.json()["code"]) == (404, "unknown_relation")
 
 
+def test_the_command_line_imports_and_exports(
+    bulk: LiveSystem, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZEDLOG_URL", bulk.url)
+    file = bulk.folder / "mine.csv"
+    file.write_text("x;y\na;1\na;1\nb;zwei\n")
+    options = ["--relation", "cli", "--header", "--delimiter", "semicolon", "--types", "symbol,number"]
+    assert run(["import", str(file), *options, "--upload"]) == 1
+    assert "mine.csv, row 3: column 2 (y) holds number, but 'zwei' is none" in capsys.readouterr().err
+    assert run(["import", str(file), *options, "--upload", "--skip"]) == 0
+    seen = capsys.readouterr()
+    assert "imported 2 rows, 1 distinct tuple, in " in seen.out
+    assert "cli: +1 -0" in seen.out
+    assert "1 row left out" in seen.err
+    assert run(["export", "cli(x, y), y > 0", "cli.csv"]) == 0
+    assert "exported 1 tuple of epoch" in capsys.readouterr().out
+    assert (bulk.folder / "out" / "cli.csv").read_text() == '"x","y"\n"a","1"\n'
+    assert run(["export", "cli", "cli.csv"]) == 1
+    assert "target_exists" in capsys.readouterr().err
+    assert run(["jobs", "list"]) == 0
+    assert "succeeded" in capsys.readouterr().out
+
+
 @pytest.mark.skipif(not FULL, reason="starts Spark once more; ZEDLOG_FULL=1 runs it")
 def test_an_engine_killed_in_the_middle_resumes(bulk: LiveSystem) -> None:
     """Killed while Spark reads: nothing is half there, and the next engine does it from the beginning, once."""
@@ -157,7 +181,7 @@ def test_an_engine_killed_in_the_middle_resumes(bulk: LiveSystem) -> None:
         assert "k" not in [r["relation"] for r in client.get("/v1/relations").json()["relations"]]
         bulk.start("engine")
         job = ended(client, job)
-        assert job["status"] == "succeeded", job
+        assert job["status"] == "succeeded", job["problem"]
         assert (job["result"]["rows"], job["result"]["tuples"]) == (rows, 60_000)
         assert client.get("/v1/relations/k").json()["counts"]["asserted"] == 60_000
 
@@ -189,7 +213,7 @@ def test_a_log_entry_is_replayed_from_its_files(bulk: LiveSystem) -> None:
         bulk.kill("engine")
         bulk.start("engine")
         job = ended(client, job)
-        assert job["status"] == "succeeded", job
+        assert job["status"] == "succeeded", job["problem"]
         weights = client.get("/v1/relations/l/facts?domain=asserted&limit=1000").json()["weights"]
         assert sum(weights) == 500 + 167
     assert os.path.isdir(bulk.folder / "batches" / "test" / job["job"])

@@ -1,0 +1,126 @@
+"""Waiting for a job, Ctrl-C while waiting, and what the commands say of it; without a service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from service.cli import imports, jobs
+from service.cli.client import Refused
+from service.cli.main import run
+
+
+def job(status: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "job": "j1",
+        "kind": "import",
+        "status": status,
+        "cancelling": False,
+        "request": {"paths": ["e.csv"], "relation": "e"},
+        "stages": [{"name": "read", "fraction": 0.5, "seconds": 1.0}],
+        "started": 1.0,
+        "finished": None,
+        "result": None,
+        "problem": None,
+        "status_url": "/v1/jobs/j1",
+        **fields,
+    }
+
+
+class Client:
+    """Answers one thing after the other; an exception among them is raised."""
+
+    def __init__(self, *answers: Any, refuse: bool = False) -> None:
+        self.answers = list(answers)
+        self.deleted = 0
+        self.refuse = refuse
+
+    def get(self, path: str) -> dict[str, Any]:
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return dict(answer)
+
+    def delete(self, path: str) -> dict[str, Any]:
+        self.deleted += 1
+        if self.refuse:
+            raise Refused(409, {"detail": "its transaction is in the log", "code": "job_not_cancellable"})
+        return job("running", cancelling=True)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.0)
+
+
+RESULT = {
+    "rows": 1_000,
+    "tuples": 900,
+    "rejected": 1,
+    "rejects": "/b/rejects/j1.jsonl",
+    "samples": [{"file": "e.csv", "row": 7, "reason": "not 2 fields"}],
+    "seconds": 0.5,
+    "epoch": 3,
+    "changes": {"e": {"inserted": 900, "deleted": 0}},
+}
+
+
+def test_it_waits_and_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    client = Client(job("running"), job("succeeded", result=RESULT))
+    jobs.report(jobs.follow(client, job("queued")))  # type: ignore[arg-type]
+    seen = capsys.readouterr()
+    assert "imported 999 rows, 900 distinct tuples, in 0.5 s (2,000 rows/s), epoch 3" in seen.out
+    assert "e: +900 -0" in seen.out
+    assert "1 row left out" in seen.err
+    assert "e.csv, row 7: not 2 fields" in seen.err
+
+
+def test_the_first_interrupt_cancels_and_the_second_leaves_it(capsys: pytest.CaptureFixture[str]) -> None:
+    cancelled = job("cancelled", problem={"status": 409, "code": "job_cancelled", "detail": "cancelled"})
+    client = Client(KeyboardInterrupt(), job("running"), cancelled)
+    done = jobs.follow(client, job("running"))  # type: ignore[arg-type]
+    assert (client.deleted, done["status"]) == (1, "cancelled")
+    with pytest.raises(Refused):
+        jobs.report(done)
+    client = Client(KeyboardInterrupt(), KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        jobs.follow(client, job("running"))  # type: ignore[arg-type]
+    assert client.deleted == 1
+    assert "zedlog jobs wait j1" in capsys.readouterr().err
+
+
+def test_an_interrupt_that_comes_too_late_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    client = Client(KeyboardInterrupt(), job("succeeded", result={**RESULT, "rejected": 0}), refuse=True)
+    assert jobs.follow(client, job("running"))["status"] == "succeeded"  # type: ignore[arg-type]
+    assert "in the log" in capsys.readouterr().err
+
+
+def test_times_and_sizes_in_plain_words() -> None:
+    assert [jobs.seconds(s) for s in (0.04, 59.94, 61, 7260)] == ["0.0 s", "59.9 s", "1 min 1 s", "2 h 1 min"]
+    assert [jobs.size(b) for b in (0, 999, 1_500, 2_500_000)] == ["0 bytes", "999 bytes", "1.5 kB", "2.5 MB"]
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [(["a.nt.gz"], "ntriples"), (["facts/"], "facts"), (["folder"], None), (["a.csv"], "csv")],
+)
+def test_the_format_is_told_by_the_name(files: list[str], told: str | None) -> None:
+    assert imports._told_by_name(files) == told
+
+
+@pytest.mark.parametrize("command", [["import"], ["export"]])
+def test_the_commands_teach_with_examples(capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
+    assert run([*command, "--help"]) == 0
+    assert f"• zedlog {command[0]} " in capsys.readouterr().out
+
+
+def test_wrong_usage(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
+    check: Callable[..., int] = lambda *words: run(list(words))  # noqa: E731
+    assert check("import") == 2
+    assert check("import", "a.csv", "b.csv", "--upload", "--relation", "e") == 2
+    assert check("import", str(tmp_path / "none.csv"), "--upload", "--relation", "e") == 2
+    assert check("import", "a.csv", "--relation", "e", "--delimiter", "::") == 2
+    assert check("export", "tc") == 2
+    assert "cannot be read" in capsys.readouterr().err
