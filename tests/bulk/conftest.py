@@ -17,7 +17,7 @@ from engine.bulk.sources import Places, sources_of
 from engine.errors import ZedlogError
 from engine.spark.session import SparkSource
 from engine.transaction import Transaction
-from tests.spark.conftest import source  # noqa: F401
+from tests.spark.conftest import java, source  # noqa: F401
 
 Bring = Callable[..., Imported]
 
