@@ -144,7 +144,7 @@ PROGRAMS: dict[str, list[Change]] = {
         {"facts": {"part": [(("wheel", "rim", 4.0), -1), (("seat", "foam", -1.5), 1)]}},
     ],
 }
-DEFAULT = {"small": ("numbers", "folds"), "mixed": ("texts", "shortest paths"), "large": ("floats",)}
+DEFAULT = {"small": ("numbers", "folds", "floats"), "mixed": ("texts", "shortest paths"), "large": ()}
 CASES = [
     pytest.param(steps, *manner, id=f"{name}-{manner[0]}")
     for name, steps in PROGRAMS.items()
@@ -175,6 +175,7 @@ def test_batch_vs_epochs_of_a_feature(on_spark: Make, name: str) -> None:
 
 
 def total(steps: list[Change]) -> Change:
+    """All changes in one."""
     facts: dict[str, list[Any]] = {}
     texts: list[tuple[str, int]] = []
     for step in steps:

@@ -92,7 +92,7 @@ PATHS = [("sp(x, y, min(c)) :- w(x, y, c).", 1), ("sp(x, z, min(d + c)) :- sp(x,
 def test_a_pivot_with_a_fold_in_place(on_spark: Make) -> None:
     """All pairs of a ring with chords: longer ways come first, so entries are taken back in the parts."""
     ring = [((i, (i + 1) % 6, 1), 1) for i in range(6)] + [((i, (i + 3) % 6, 7), 1) for i in range(0, 6, 2)]
-    spark, resident = on_spark("large", 5), Reasoner()
+    spark, resident = on_spark("large", 2), Reasoner()
     ours = spark.apply(facts={"w": ring}, rules=PATHS)
     assert_same_epoch(ours, resident.apply(facts={"w": ring}, rules=PATHS))
     placement = spark._placement
