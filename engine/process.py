@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pydantic import ByteSize, TypeAdapter, ValidationError
@@ -54,7 +53,7 @@ from engine.storage.publisher import Publisher, Retention, read_head
 from engine.transaction import PLACEMENTS, Transaction
 
 if TYPE_CHECKING:
-    from engine.bulk.runner import JobOptions, JobRunner
+    from engine.bulk.runner import JobRunner
     from engine.epoch import EpochRecord, EpochResult
     from engine.reasoner import GroupResult
     from engine.spark.session import SparkSource
@@ -424,6 +423,7 @@ def default_memory_budget() -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command `python -m engine.process`; returns its exit status."""
     # Here, because the readers' side imports this module's neighbours and has no use for them.
+    from engine.bulk.options import job_options
     from engine.bulk.runner import JobRunner
     from engine.spark.session import SparkOptions, SparkSource
 
@@ -450,7 +450,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         factory = partial(
             restore_reasoner, budget=budget, placement=parsed.placement, switch=parsed.switch, spark=spark
         )
-        jobs = JobRunner(parsed.redis_url, parsed.database, _job_options(parsed), spark)
+        jobs = JobRunner(parsed.redis_url, parsed.database, job_options(parsed), spark)
         try:
             return run_engine(parsed.redis_url, parsed.database, options, factory, spark, jobs)
         finally:
@@ -461,6 +461,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     engine, kept = EngineOptions(), Retention()
+    from engine.bulk.options import add_job_options
+
     parser = argparse.ArgumentParser(
         prog="python -m engine.process", description="The engine: the single writer of one database."
     )
@@ -498,43 +500,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--placement", choices=PLACEMENTS, default="auto", help="where the state is (default: %(default)s)"
     )
-    _add_bulk_options(parser)
+    add_job_options(parser)
     return parser
-
-
-def _add_bulk_options(parser: argparse.ArgumentParser) -> None:
-    """Where bulk imports and exports may read and write. The environment says what the command line does not."""
-    environment = os.environ
-    batches = environment.get("ZEDLOG_BATCH_DIR") or os.path.join(
-        environment.get("ZEDLOG_DATA_DIR") or ".zedlog", "batches"
-    )
-    places: list[tuple[str, str | None, str]] = [
-        ("import-root", environment.get("ZEDLOG_IMPORT_ROOT"), "imports read files below this folder only"),
-        ("export-root", environment.get("ZEDLOG_EXPORT_ROOT"), "exports write below this folder only"),
-        ("batch-dir", batches, "where imports keep their facts until they are applied"),
-    ]
-    for name, default, what in places:
-        usual = "%(default)s" if default else "none: switched off"
-        parser.add_argument(
-            f"--{name}", type=Path, default=default or None, help=f"{what} (default: {usual})"
-        )
-    schemes = [scheme for scheme in environment.get("ZEDLOG_BULK_SCHEMES", "").split(",") if scheme]
-    parser.add_argument(
-        "--bulk-scheme",
-        action="append",
-        default=schemes,
-        metavar="SCHEME",
-        help="a file system of Spark that imports and exports may use too, such as s3a or hdfs; may be repeated",
-    )
-
-
-def _job_options(parsed: argparse.Namespace) -> JobOptions:
-    from engine.bulk.runner import JobOptions
-    from engine.bulk.sources import Places
-
-    schemes = frozenset(scheme.lower().removesuffix(":") for scheme in parsed.bulk_scheme)
-    places = Places(parsed.import_root, parsed.export_root, None, schemes)
-    return JobOptions(Path(parsed.batch_dir).absolute(), places)
 
 
 def _fraction(text: str) -> float:
