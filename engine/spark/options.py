@@ -47,10 +47,11 @@ class SparkOptions:
             raise InvalidRequestError(
                 f'the Spark master must be "local[n]", "spark://host:port" or "sc://host:port", not {self.master!r}'
             )
-        if self.partitions < 1 or self.copies < 1 or self.local_rows < 0 or self.timeout <= 0:
-            raise InvalidRequestError(
-                "partitions and copies must be at least 1, local_rows not negative, timeout positive"
-            )
+        for name, least in (("partitions", 1), ("copies", 1), ("local_rows", 0)):
+            if getattr(self, name) < least:
+                raise InvalidRequestError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if self.timeout <= 0:
+            raise InvalidRequestError(f"timeout must be more than 0 seconds, not {self.timeout:g}")
         if self.checkpoint_dir == "":
             raise InvalidRequestError("the checkpoint directory must have a name")
 
