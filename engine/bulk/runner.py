@@ -149,6 +149,8 @@ class JobRunner:
             raise
         except JobCancelledError as error:
             status, end = CANCELLED, {"problem": error.problem()}
+        except _RefusedError as refused:
+            status, end = FAILED, {"problem": refused.problem}
         except ZedlogError as error:
             status, end = FAILED, {"problem": error.problem()}
         except Exception as error:
@@ -193,7 +195,7 @@ class JobRunner:
         status, body = self._outcome(transaction)
         self._named = False
         if status == "refused":
-            raise _Refused(body)
+            raise _RefusedError(body)
         return {**report, "transaction": transaction, **body}
 
     def _read(self, job: Job, request: ImportRequest, progress: Progress) -> Imported:
@@ -314,15 +316,12 @@ class JobRunner:
                 path.unlink(missing_ok=True)
 
 
-class _Refused(ZedlogError):
-    """The import's transaction was refused; the problem is the refusal's."""
+class _RefusedError(Exception):
+    """The import's transaction was refused, and `problem` says why."""
 
-    def __init__(self, body: dict[str, Any]) -> None:
-        super().__init__(str(body.get("message", "")))
-        self._body = body
-
-    def problem(self) -> dict[str, Any]:
-        return self._body
+    def __init__(self, problem: dict[str, Any]) -> None:
+        super().__init__(str(problem.get("message", "")))
+        self.problem = problem
 
 
 async def _schemas(snapshot: Snapshot) -> Any:
