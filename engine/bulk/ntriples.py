@@ -71,9 +71,14 @@ def cut(line: Column) -> Column:
     ).otherwise(F.array())
 
 
-def normalised(line: Column, parts: Column) -> Column:
+def normalised(parts: Column) -> Column:
     """The same array with canonical escapes; null for an IRI with an escape that it must not have."""
-    return F.when(line.rlike(_SPECIAL), F.transform(parts, _normalised)).otherwise(parts)
+    return F.transform(parts, _normalised)
+
+
+def is_special(line: Column) -> Column:
+    """Whether a line holds an escape or a control character, so that its terms have to be `normalised`."""
+    return line.rlike(_SPECIAL)
 
 
 def terms(parts: Column) -> list[Column]:
