@@ -27,7 +27,7 @@ RUN mkdir -p /usr/share/man/man1 \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --create-home zedlog \
-    && install --directory --owner zedlog --group zedlog /data /checkpoints /imports /var/cache/zedlog
+    && install --directory --owner zedlog --group zedlog /data /checkpoints /imports /exports /batches /var/cache/zedlog
 COPY --from=build /opt/zedlog /opt/zedlog
 COPY --from=build --chown=zedlog:zedlog /app /app
 WORKDIR /app
