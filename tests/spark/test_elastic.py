@@ -12,9 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-import engine.spark.placement
 from engine import Reasoner
-from engine.circuit.circuit import Circuit
 from engine.elastic import Policy
 from engine.errors import (
     BudgetExceededError,
@@ -22,7 +20,8 @@ from engine.errors import (
     SparkUnavailableError,
     UnsupportedFeatureError,
 )
-from engine.placement import Budget
+from engine.placement import Budget, Encode, PlacementState
+from engine.spark.placement import SparkPlacement
 from engine.spark.session import SparkOptions, SparkSource
 from engine.transaction import Transaction
 from tests.oracle.programs import History, histories
@@ -183,10 +182,11 @@ def test_without_spark_the_refusal_says_both() -> None:
 def test_what_spark_cannot_evaluate_stays_and_is_refused_by_both_names(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(circuit: Circuit) -> None:
+    def refuse(placement: SparkPlacement, state: PlacementState, encode: Encode) -> None:
         raise UnsupportedFeatureError("such a rule is not evaluated on Spark")
 
-    monkeypatch.setattr(engine.spark.placement, "check_supported", refuse)
+    # There is no such rule today; the interface of a placement allows for one.
+    monkeypatch.setattr(SparkPlacement, "import_state", refuse)
     reasoner = make(budget=Budget(memory=800_000))
     reasoner.apply(facts={"e": square(60), "f": square(60, "f")}, rules=JOIN)
     before = reasoner.state()
