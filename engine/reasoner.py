@@ -23,7 +23,6 @@ from engine.elastic import SWITCH, Policy, Strategy
 from engine.epoch import EpochResult, RuleInfo
 from engine.errors import (
     InvalidRequestError,
-    TypeMismatchError,
     UnknownColumnError,
     UnknownRelationError,
 )
@@ -35,7 +34,7 @@ from engine.query import Answer, answer
 from engine.staging import FactInput, Request, check_array
 from engine.symbols import SymbolTable
 from engine.transaction import Mode, PlacementName, RuleChange, Transaction, Tuple, Value, check_weight
-from engine.values import Encoder, decode, encode_value, type_of
+from engine.values import Encoder, decode, encode_value, mismatch, type_of
 from engine.writer import GroupResult, Writer
 
 if TYPE_CHECKING:
@@ -194,16 +193,8 @@ class Reasoner(Writer):
     def _find(self, schema: Schema, position: int, value: Value) -> int | None:
         """The code of a value that a column is compared with; None for a symbol that occurs nowhere."""
         column = schema.columns[position]
-        got = type_of(value)
-        if column.type is not None and got is not column.type:
-            raise TypeMismatchError(
-                f"column {position + 1} ({column.name}) of {schema.relation} holds {column.type.value}, "
-                f"but {value!r} is a {got.value}",
-                relation=schema.relation,
-                column_name=column.name,
-                expected=column.type.value,
-                got=got.value,
-            )
+        if column.type is not None and type_of(value) is not column.type:
+            raise mismatch(schema.relation, position, column, column.type, value)
         return self._symbols.find(value) if isinstance(value, str) else encode_value(value, self._symbols)
 
     def _schema(self, relation: str) -> Schema:
@@ -299,9 +290,7 @@ def _request(
     strategy: Strategy | None,
     placement: PlacementName | None,
 ) -> Request:
-    known = Transaction.parse(strategy=strategy, placement=placement)
-    if mode not in ("zset", "set"):
-        raise InvalidRequestError(f'mode must be "zset" or "set", not {mode!r}')
+    known = Transaction.parse(mode=mode, undeclare=undeclare, strategy=strategy, placement=placement)
     inputs = []
     for relation, given in (facts or {}).items():
         if isinstance(given, np.ndarray):
@@ -319,7 +308,14 @@ def _request(
         RuleChange(text, check_weight(weight, f"the rule {text!r}")) for text, weight in rules or ()
     )
     return Request(
-        tuple(inputs), changes, declarations, mode, dry_run, tuple(undeclare), known.strategy, known.placement
+        tuple(inputs),
+        changes,
+        declarations,
+        known.mode,
+        dry_run,
+        known.undeclare,
+        known.strategy,
+        known.placement,
     )
 
 

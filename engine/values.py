@@ -90,14 +90,15 @@ def column_types(relation: str, tuples: Sequence[Sequence[Value]], schema: Schem
         expected = column.type or type_of(values[0])
         if len(kinds) > 1 or _TYPE_OF.get(next(iter(kinds))) is not expected:
             wrong = next(v for v in values if _TYPE_OF.get(type(v)) is not expected)
-            raise _mismatch(relation, position, column, expected, wrong)
+            raise mismatch(relation, position, column, expected, wrong)
         types.append(expected)
     return tuple(types)
 
 
-def _mismatch(
+def mismatch(
     relation: str, position: int, column: Column, expected: ColumnType, wrong: Any
 ) -> TypeMismatchError:
+    """The error for a value that is not of its column's type; `position` counts from 0."""
     got = type_of(wrong)
     return TypeMismatchError(
         f"column {position + 1} ({column.name}) of {relation} holds {expected.value}, but {wrong!r} is a {got.value}",

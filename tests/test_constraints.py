@@ -239,6 +239,8 @@ def test_a_declaration_can_be_withdrawn_and_another_one_put_in_its_place(company
     company.apply(declarations=DECLARATION, facts={"employee": [(("bob",), -1)]})
     company.apply(undeclare=["homeless"], declarations=".decl homeless(who: symbol)")
     assert company.relations()["homeless"].columns[0].name == "who"
+    with pytest.raises(e.InvalidRequestError, match="a list of names"):
+        company.apply(undeclare="homeless")
     # What is not declared is no fault for a change that only wants it not to be.
     company.apply(undeclare=["employee"], mode="set")
 

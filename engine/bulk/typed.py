@@ -7,7 +7,6 @@ number, no NaN and no infinity.
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column
@@ -68,7 +67,3 @@ def mismatch(name: str, position: int, kind: ColumnType, text: Column) -> Column
 def first_reason(reasons: list[Column]) -> Column:
     """The first that is not null."""
     return F.coalesce(*reasons) if reasons else F.lit(None).cast("string")
-
-
-def all_of(conditions: list[Column]) -> Column:
-    return reduce(lambda a, b: a & b, conditions, F.lit(True))

@@ -174,10 +174,7 @@ class Expression:
         Raises:
             EvaluationError: a row has no value.
         """
-        try:
-            return self._value(columns, n, symbols)
-        except _Undefined as undefined:
-            raise undefined.error from None
+        return _everywhere(self._value, columns, n, symbols)
 
     def where_defined(
         self, columns: Mapping[str, Codes], n: int, symbols: SymbolTable
@@ -214,10 +211,7 @@ class Condition:
         Raises:
             EvaluationError: a row has no value.
         """
-        try:
-            return self._value(columns, n, symbols)
-        except _Undefined as undefined:
-            raise undefined.error from None
+        return _everywhere(self._value, columns, n, symbols)
 
     def where_defined(
         self, columns: Mapping[str, Codes], n: int, symbols: SymbolTable
@@ -235,6 +229,19 @@ class Condition:
 
     def __str__(self) -> str:
         return format_literal(self.comparison)
+
+
+def _everywhere(
+    evaluate: Callable[[Mapping[str, Codes], int, SymbolTable], Result],
+    columns: Mapping[str, Codes],
+    n: int,
+    symbols: SymbolTable,
+) -> Result:
+    """Evaluate; rows without a value are an error."""
+    try:
+        return evaluate(columns, n, symbols)
+    except _Undefined as undefined:
+        raise undefined.error from None
 
 
 def _where_defined(

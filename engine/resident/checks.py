@@ -25,18 +25,7 @@ def check_relation(relation: Relation) -> None:
     _, _, present = relation.describe(rows)
     assert ((present == 0) | (present == 1)).all(), "entries sum to 0 or 1"
     state = state_of(relation)
-    if relation.fold is not None:
-        check_groups(relation.name, relation.fold, state)
-    plain = {} if relation.fold is not None else state["supports"]
-    for tuple_, supports in plain.items():
-        entries = state["entries"].get(tuple_, {})
-        total = last = 0
-        for height in sorted({*supports, *entries}):
-            total += supports.get(height, 0)
-            now = int(total > 0)
-            assert entries.get(height, 0) == now - last, (relation.name, tuple_, supports, entries)
-            last = now
-    assert state["entries"].keys() <= state["supports"].keys(), "an entry without support"
+    check_entries(relation.name, relation.fold, state)
     expected = {t: sorted(h * 2 + (w < 0) for h, w in e.items()) for t, e in state["entries"].items()}
     for columns, keys in state["indexes"].items():
         found: dict[tuple[int, ...], list[int]] = {}
@@ -48,7 +37,23 @@ def check_relation(relation: Relation) -> None:
         assert {t: sorted(h) for t, h in found.items()} == expected, f"index {columns} of {relation.name}"
 
 
-def check_groups(name: str, fold: Fold, state: Mapping[str, Any]) -> None:
+def check_entries(name: str, fold: Fold | None, state: Mapping[str, Any]) -> None:
+    """Entries follow from the supports of a relation's state; `fold`: that in place, if there is one."""
+    if fold is not None:
+        _check_groups(name, fold, state)
+    plain = {} if fold is not None else state["supports"]
+    for tuple_, supports in plain.items():
+        entries = state["entries"].get(tuple_, {})
+        total = last = 0
+        for height in sorted({*supports, *entries}):
+            total += supports.get(height, 0)
+            now = int(total > 0)
+            assert entries.get(height, 0) == now - last, (name, tuple_, supports, entries)
+            last = now
+    assert state["entries"].keys() <= state["supports"].keys(), "an entry without support"
+
+
+def _check_groups(name: str, fold: Fold, state: Mapping[str, Any]) -> None:
     """At every height the one entry of a group is its extreme over what is present at that height."""
     groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for tuple_ in state["supports"]:

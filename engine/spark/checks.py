@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of
-from engine.resident.checks import check_groups
+from engine.resident.checks import check_entries
 from engine.spark.tables import Tables
-from engine.spark.version import Version, consolidated
+from engine.spark.version import Version, collected
 
 
 def state_of(version: Version, tables: Tables) -> Mapping[str, Any]:
@@ -16,36 +16,23 @@ def state_of(version: Version, tables: Tables) -> Mapping[str, Any]:
     facts: dict[tuple[int, ...], int] = {}
     supports: dict[tuple[int, ...], dict[int, int]] = {}
     entries: dict[tuple[int, ...], dict[int, int]] = {}
-    rows = consolidated(version)
-    if rows is not None:
-        table = tables.collect(rows, small=version.rows <= tables.local_rows)
-        tuples = map(tuple, codes_of(table, version.arity).tolist())
-        values = (array_of(table, name).tolist() for name in (HEIGHT, SUPPORT, ENTRY))
-        for key, height, support, entry in zip(tuples, *values, strict=True):
-            if support:
-                supports.setdefault(key, {})[height] = support
-            if entry:
-                entries.setdefault(key, {})[height] = entry
-            if height == 0 and support:
-                facts[key] = support
+    table = collected(version, tables)
+    tuples = map(tuple, codes_of(table, version.arity).tolist())
+    values = (array_of(table, name).tolist() for name in (HEIGHT, SUPPORT, ENTRY))
+    for key, height, support, entry in zip(tuples, *values, strict=True):
+        if support:
+            supports.setdefault(key, {})[height] = support
+        if entry:
+            entries.setdefault(key, {})[height] = entry
+        if height == 0 and support:
+            facts[key] = support
     return {"facts": facts, "supports": supports, "entries": entries, "indexes": {}}
 
 
 def check_version(version: Version, tables: Tables) -> None:
     """Raise AssertionError unless supports, entries and counts of a relation agree."""
     state = state_of(version, tables)
-    if version.fold is not None:
-        check_groups(version.name, version.fold, state)
-    plain = {} if version.fold is not None else state["supports"]
-    for tuple_, supports in plain.items():
-        entries = state["entries"].get(tuple_, {})
-        total = last = 0
-        for height in sorted({*supports, *entries}):
-            total += supports.get(height, 0)
-            now = int(total > 0)
-            assert entries.get(height, 0) == now - last, (version.name, tuple_, supports, entries)
-            last = now
-    assert state["entries"].keys() <= state["supports"].keys(), "an entry without support"
+    check_entries(version.name, version.fold, state)
     present = sum(sum(entries.values()) for entries in state["entries"].values())
     derived = present
     if version.fold is None:

@@ -29,7 +29,7 @@ from engine.spark.frames import WEIGHT
 from engine.spark.local_work import compared
 from engine.spark.stratum import Lower
 from engine.spark.tables import Tables
-from engine.spark.version import Version, consolidated, empty_layer
+from engine.spark.version import Version, collected
 from engine.spark.work import Outcome, begun, in_place
 
 _GROUND = np.zeros(1, np.int32)
@@ -59,13 +59,13 @@ class Clocked:
         Raises:
             FixpointNotReachedError, EvaluationError, BudgetExceededError: as the resident placement does.
         """
-        held = {name: _rows(version, tables) for name, version in self.versions.items()}
+        held = {name: collected(version, tables) for name, version in self.versions.items()}
         resident = ResidentPlacement(threads=1)
         if self.before is None:
             facts = self._everything(held, tables)
         else:
             below = {
-                name: _present(_rows(one.old, tables), one.old.arity) for name, one in self.lower.items()
+                name: _present(collected(one.old, tables), one.old.arity) for name, one in self.lower.items()
             }
             state = {
                 name: to_arrow(codes, height=_GROUND, support=_ONE, entry=_ONE)
@@ -95,7 +95,7 @@ class Clocked:
         """All that the stratum is computed from."""
         facts: dict[str, FactDelta] = {}
         for name, one in self.lower.items():
-            facts[name] = _present(_rows(one.new, tables), one.new.arity), _ONE
+            facts[name] = _present(collected(one.new, tables), one.new.arity), _ONE
         for name, table in held.items():
             ground = table.filter(pc.equal(table.column(HEIGHT), 0))
             codes, weights = codes_of(ground, self.arities[name]), array_of(ground, SUPPORT)
@@ -125,13 +125,6 @@ class Clocked:
         seen = compared(was, now)
         fresh = begun(version, True, self.stratum)
         return Outcome(fresh.with_layer(tables.put(after), seen.counts(version.counts)), seen.change())
-
-
-def _rows(version: Version, tables: Tables) -> pa.Table:
-    rows = consolidated(version)
-    if rows is None:
-        return empty_layer(version.arity)
-    return tables.collect(rows, small=version.rows <= tables.local_rows)
 
 
 def _present(rows: pa.Table, arity: int) -> Codes:

@@ -34,7 +34,7 @@ from engine.spark.frames import WEIGHT, long
 from engine.spark.session import SparkOptions, SparkSource
 from engine.spark.stratum import Growth, Lower, StratumRun
 from engine.spark.tables import Table, Tables
-from engine.spark.version import Counts, Version, compacted, consolidated, empty_layer
+from engine.spark.version import Counts, Version, collected, compacted
 from engine.spark.work import Outcome, begun
 
 
@@ -430,13 +430,7 @@ class SparkPlacement:
 
     def export_state(self) -> PlacementState:
         assert self._epoch is None, "an executed epoch is neither kept nor dropped"
-        relations = {}
-        for name, version in self._versions.items():
-            rows = consolidated(version)
-            if rows is None:
-                relations[name] = empty_layer(version.arity)
-            else:
-                relations[name] = self._tables.collect(rows, small=version.rows <= self._tables.local_rows)
+        relations = {name: collected(version, self._tables) for name, version in self._versions.items()}
         return PlacementState(self._circuit, relations)
 
     def import_state(self, state: PlacementState, encode: Encode) -> None:

@@ -33,7 +33,7 @@ from engine.spark.pivoted import Pivoted
 from engine.spark.tables import Table, Tables
 from engine.spark.texts import InDriver
 from engine.spark.version import Version
-from engine.spark.work import Batch, Outcome, Supports
+from engine.spark.work import Batch, Outcome, Supports, Work
 
 PIVOT_ROWS = 500
 """Supports from outside the recursion above which a pivoted stratum is computed in one job."""
@@ -94,7 +94,7 @@ class StratumRun:
         self._branches = Branches(self._names, self._width, encode, self._in_driver)
         self._large = False
         self._facts: list[pa.Table] = []
-        self._work: LocalWork | FrameWork | None = None
+        self._work: Work | None = None
 
     # ---- the three sources of change
 
@@ -238,7 +238,7 @@ class StratumRun:
                 self._work.release()
 
     @property
-    def _going(self) -> LocalWork | FrameWork:
+    def _going(self) -> Work:
         assert self._work is not None, "the work has begun"
         return self._work
 

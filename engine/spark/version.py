@@ -99,6 +99,14 @@ def consolidated(version: Version) -> DataFrame | None:
     return summed(rows, version.arity)
 
 
+def collected(version: Version, tables: Tables) -> pa.Table:
+    """The same in the driver."""
+    rows = consolidated(version)
+    if rows is None:
+        return empty_layer(version.arity)
+    return tables.collect(rows, small=version.rows <= tables.local_rows)
+
+
 def summed(rows: DataFrame, arity: int) -> DataFrame:
     """Sums of support and entry by tuple and height, without those that are both zero."""
     return (

@@ -21,7 +21,6 @@ from engine.errors import (
     InvalidCursorError,
     InvalidRequestError,
     InvalidValueError,
-    TypeMismatchError,
     UnknownColumnError,
     UnknownRelationError,
 )
@@ -35,7 +34,7 @@ from engine.storage.snapshot_symbols import SnapshotSymbols
 from engine.storage.token import format_token
 from engine.symbols import SymbolTable
 from engine.transaction import Tuple, Value
-from engine.values import decode_column, encode_value, type_of
+from engine.values import decode_column, encode_value, mismatch, type_of
 
 __all__ = ["Counts", "Domain", "Page", "Position", "Snapshot"]
 
@@ -301,14 +300,7 @@ def _check_bound(schema: Schema, position: int, value: Value) -> ColumnType:
         raise UnknownColumnError(f"{schema} has no column {position}", relation=schema.relation)
     column, got = schema.columns[position], type_of(value)
     if column.type is not None and got is not column.type:
-        raise TypeMismatchError(
-            f"column {position + 1} ({column.name}) of {schema.relation} holds {column.type.value}, "
-            f"but {value!r} is a {got.value}",
-            relation=schema.relation,
-            column_name=column.name,
-            expected=column.type.value,
-            got=got.value,
-        )
+        raise mismatch(schema.relation, position, column, column.type, value)
     if got is ColumnType.NUMBER and not -(2**63) <= int(value) < 2**63:
         raise InvalidValueError(f"the number {value} does not fit into 64 bits")
     return got
