@@ -14,9 +14,8 @@ import pytest
 from engine.errors import SparkUnavailableError
 from engine.spark.java import java_home
 from service.cli.main import run
+from tests.full import full
 from tests.live import LiveSystem
-
-FULL = bool(os.environ.get("ZEDLOG_FULL"))
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +168,7 @@ def test_the_command_line_imports_and_exports(
     assert "succeeded" in capsys.readouterr().out
 
 
-@pytest.mark.skipif(not FULL, reason="starts Spark once more; ZEDLOG_FULL=1 runs it")
+@full
 def test_an_engine_killed_in_the_middle_resumes(bulk: LiveSystem) -> None:
     """Killed while Spark reads: nothing is half there, and the next engine does it from the beginning, once."""
     rows = edges(bulk, "k.csv", 60_000)
@@ -202,7 +201,7 @@ def test_a_cancelled_job_leaves_nothing(bulk: LiveSystem) -> None:
         assert (batches(bulk), client.get("/readyz").json()["epoch"]) == (files, epoch)
 
 
-@pytest.mark.skipif(not FULL, reason="starts Spark once more; ZEDLOG_FULL=1 runs it")
+@full
 def test_a_log_entry_is_replayed_from_its_files(bulk: LiveSystem) -> None:
     """The transaction is in the log, and the engine that wrote it is gone before it could apply it."""
     edges(bulk, "l.csv", 500)

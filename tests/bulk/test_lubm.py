@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import shutil
 from pathlib import Path
 
@@ -13,9 +12,9 @@ from engine import Reasoner
 from engine.language.parser import parse_program
 from engine.spark.session import SparkSource
 from tests.bulk.conftest import Import
+from tests.full import full
 
 ROOT = Path(__file__).parent.parent.parent
-FULL = bool(os.environ.get("ZEDLOG_FULL"))
 
 
 def rdfs() -> list[tuple[str, int]]:
@@ -52,13 +51,13 @@ def test_lubm_under_rdfs(bring: Import, data: Path) -> None:
     count(bring, Reasoner(), "lubm1.nt.gz", 101_150, 127_022, 103_706)
 
 
-@pytest.mark.skipif(not FULL, reason="ZEDLOG_FULL=1 runs it")
+@full
 def test_lubm_without_blank_nodes(bring: Import, data: Path) -> None:
     name, rows = without_genid(data, bring.folder)
     count(bring, Reasoner(), name, 101_067, 124_518, rows)
 
 
-@pytest.mark.skipif(not FULL, reason="ZEDLOG_FULL=1 runs it")
+@full
 @pytest.mark.timeout(900)
 def test_lubm_on_spark(bring: Import, data: Path, source: SparkSource) -> None:
     shutil.copy(data / "lubm1.nt.gz", bring.folder)

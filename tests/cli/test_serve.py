@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from tests.cli.test_supervisor import alive
+from tests.full import full
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120.0
@@ -197,7 +198,7 @@ def test_the_demo_tells_its_story_and_ends(start: Callable[..., Zedlog]) -> None
     assert re.search(r"^    - requires\(", told, re.MULTILINE)
 
 
-@pytest.mark.skipif(not os.environ.get("ZEDLOG_FULL"), reason="starts Spark twice; ZEDLOG_FULL=1 runs it")
+@full
 def test_the_demo_has_a_chapter_about_spark(start: Callable[..., Zedlog]) -> None:
     demo = start("demo", "--exit", "--port", "0")
     assert demo.process.wait(3 * START_SECONDS) == 0, demo.text()

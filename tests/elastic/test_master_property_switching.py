@@ -7,7 +7,6 @@ their end. After every epoch changes, state and invariants are those of a reason
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from engine.elastic import Policy
 from engine.epoch import EpochResult, RelationChange
 from engine.errors import BudgetExceededError, EvaluationError, NegativeWeightError, ZedlogError
 from engine.placement import Budget
+from tests.full import FULL
 from tests.oracle.programs import History, histories
 from tests.oracle.stratified_programs import DialectHistory, dialect_histories
 from tests.oracle.subject import assert_same_state, changes_of, everything
@@ -26,7 +26,7 @@ from tests.oracle.test_master_property import expected_after, overdrawn, share
 
 NEVER = math.inf
 # The whole default run is to stay short; what runs before a merge looks longer.
-MORE = 4 if os.environ.get("ZEDLOG_FULL") else 1
+MORE = 4 if FULL else 1
 policies = st.builds(
     Policy,
     switch=st.sampled_from([0.0, 1e-9, 0.05, 0.2, 0.7, 1.5]),

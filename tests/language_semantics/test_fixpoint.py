@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from engine.errors import (
     UnsupportedFeatureError,
 )
 from engine.language.parser import parse_program
+from tests.full import full
 from tests.language_semantics.test_aggregates import pairs, reasoner_with
 from tests.language_semantics.test_negation import facts
 from tests.oracle.subject import assert_same_state, changes_of, everything, restarted
@@ -128,7 +128,7 @@ def test_a_coarser_tolerance_comes_to_rest_earlier() -> None:
     assert last[0] < last[1] / 2
 
 
-@pytest.mark.skipif(os.environ.get("ZEDLOG_FULL") != "1", reason="takes a minute; set ZEDLOG_FULL=1")
+@full
 def test_pagerank_of_10_000_edges() -> None:
     """Before and after one edge goes, which moves the rank of every vertex at almost every height."""
     declarations, rules = program("pagerank")

@@ -7,7 +7,6 @@ one at a time, and a fresh bootstrap end in the same state; what does not come t
 from __future__ import annotations
 
 import math
-import os
 import random
 from typing import Any
 
@@ -26,6 +25,7 @@ from engine.errors import (
 )
 from engine.language.syntax import Fixpoint
 from engine.placement import Budget
+from tests.full import FULL
 from tests.oracle.fixpoint_programs import FixpointHistory, fixpoint_histories
 from tests.oracle.iteration import Iterated, NotReachedError, iterated
 from tests.oracle.rules import Model
@@ -196,7 +196,7 @@ DEEP_LIMITS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(6 if os.environ.get("ZEDLOG_FULL") == "1" else 1))
+@pytest.mark.parametrize("seed", range(6 if FULL else 1))
 def test_oracle_fixpoint_of_many_heights(seed: int) -> None:
     """Four relations that feed each other over dozens of heights, while edges come and go."""
     rng = random.Random(seed)

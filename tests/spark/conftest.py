@@ -20,7 +20,6 @@ from engine.errors import SparkUnavailableError
 from engine.spark.java import java_home
 from engine.spark.session import SparkOptions, SparkSource
 
-FULL = os.environ.get("ZEDLOG_FULL") == "1"
 MASTER = os.environ.get("ZEDLOG_TEST_SPARK_MASTER", "local[2]")
 LOCAL_ROWS = {"small": 20_000, "mixed": 3, "large": 0}
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -35,7 +34,6 @@ ON_CLUSTER = QUICK | {
     "spark.executor.extraJavaOptions": JVM,
 }
 
-full = pytest.mark.skipif(not FULL, reason="takes minutes: ZEDLOG_FULL=1 runs it")
 classic = pytest.mark.skipif(MASTER.startswith("sc://"), reason="looks into a driver that is in this process")
 
 

@@ -5,8 +5,10 @@ One session is to a process: while these tests run, the shared local one is stop
 
 from __future__ import annotations
 
+import sysconfig
 import threading
 import time
+import venv
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +26,10 @@ from engine.errors import (
 from engine.spark.placement import SparkPlacement
 from engine.spark.session import SparkSource
 from engine.spark.watch import executors
+from tests.full import full
 from tests.oracle.programs import History, histories
 from tests.spark.compare import assert_same_epoch, assert_same_state
-from tests.spark.conftest import classic, full, options, reasoners
+from tests.spark.conftest import classic, options, reasoners
 from tests.spark.standalone import Standalone
 from tests.spark.test_differential import few, run_both
 
@@ -233,20 +236,41 @@ def test_a_master_without_workers(java: None, source: SparkSource, tmp_path: Pat
 
 
 @full
-def test_workers_without_our_packages(cluster: Standalone) -> None:
-    """The executors' Python has no numba: it is said before anything is applied."""
+def test_workers_without_our_package(
+    cluster: Standalone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The executors' Python has the libraries, but not this package: it is said before anything is applied."""
     while len(cluster.workers) < 1:
         cluster.add_worker()
+    monkeypatch.setenv("PYSPARK_PYTHON", str(_interpreter_with_our_libraries(tmp_path)))
     bare = options(cluster.address)
     lacking = {"spark.executorEnv.PYTHONPATH": "/nowhere", "spark.executorEnv.PYTHONNOUSERSITE": "1"}
     made = SparkSource(replace(bare, conf={**bare.conf, **lacking}))
-    with pytest.raises(SparkUnavailableError, match=r"cannot run Zedlog's tasks: .*No module named 'engine'"):
-        made.session()
-    assert not made.running
+    try:
+        with pytest.raises(
+            SparkUnavailableError, match=r"cannot run Zedlog's tasks: .*No module named 'engine'"
+        ):
+            made.session()
+        assert not made.running
+    finally:
+        made.close()
+
+
+def _interpreter_with_our_libraries(folder: Path) -> Path:
+    """An environment that finds our libraries, but not what is installed in place among them."""
+    venv.create(folder / "bare")
+    packages = sysconfig.get_path("purelib", vars={"base": str(folder / "bare")})
+    # What a .pth file adds is only looked into for modules, not for further .pth files.
+    Path(packages, "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bare" / "bin" / "python"
 
 
 @full
 def test_an_interpreter_that_is_not_there(cluster: Standalone, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/nowhere/bin/python3")
-    with pytest.raises(SparkUnavailableError, match=r"cannot run Python tasks: .*/nowhere/bin/python3"):
-        SparkSource(options(cluster.address)).session()
+    made = SparkSource(options(cluster.address))
+    try:
+        with pytest.raises(SparkUnavailableError, match=r"cannot run Python tasks: .*/nowhere/bin/python3"):
+            made.session()
+    finally:
+        made.close()

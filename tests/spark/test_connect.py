@@ -19,8 +19,9 @@ from engine import Reasoner
 from engine.errors import CheckpointUnavailableError, InvalidRequestError, SparkUnavailableError
 from engine.spark import session as session_module
 from engine.spark.session import SparkOptions, SparkSource
+from tests.full import full
 from tests.spark.compare import assert_same_epoch, assert_same_state
-from tests.spark.conftest import MASTER, classic, full
+from tests.spark.conftest import MASTER, classic
 from tests.spark.standalone import ConnectServer
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -24,6 +23,7 @@ from engine.placement import Budget, Encode, PlacementState
 from engine.spark.placement import SparkPlacement
 from engine.spark.session import SparkOptions, SparkSource
 from engine.transaction import Transaction
+from tests.full import FULL
 from tests.oracle.programs import History, histories
 from tests.oracle.subject import changes_of
 from tests.oracle.test_master_property import expected_after
@@ -32,7 +32,7 @@ from tests.spark.compare import assert_same_state
 CLOSURE = [("tc(x, y) :- e(x, y).", 1), ("tc(x, z) :- tc(x, y), e(y, z).", 1)]
 CHAIN = {"e": [((i, i + 1), 1) for i in range(4)]}
 JOIN = [("p(x, z) :- e(x, y), f(y, z).", 1)]
-EXAMPLES = 60 if os.environ.get("ZEDLOG_FULL") else 3
+EXAMPLES = 60 if FULL else 3
 Make = Callable[..., Reasoner]
 
 

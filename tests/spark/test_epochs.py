@@ -22,8 +22,9 @@ from engine.placement import Budget
 from engine.spark.placement import SparkPlacement
 from engine.spark.session import SparkSource
 from engine.spark.version import MANY
+from tests.full import FULL
 from tests.spark.compare import assert_same_state
-from tests.spark.conftest import FULL, classic
+from tests.spark.conftest import classic
 
 Make = Callable[..., Reasoner]
 CLOSURE = [("tc(x, y) :- e(x, y).", 1), ("tc(x, z) :- tc(x, y), e(y, z).", 1)]

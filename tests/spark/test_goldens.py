@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,13 +9,13 @@ import pytest
 
 from engine import Reasoner
 from engine.errors import UnsupportedFeatureError
+from tests.full import FULL
 from tests.library.case import LibraryCase, cases
 from tests.programs.case import case_paths, read_case
 from tests.programs.test_goldens import check_golden, excerpt
 from tests.spark.compare import apply_both, assert_same_state
 
 Make = Callable[..., Reasoner]
-FULL = os.environ.get("ZEDLOG_FULL") == "1"
 GOLDENS = [p for p in case_paths() if FULL or p.name in ("head_min_next_best", "strings")]
 LIBRARY = [case for case in cases() if FULL or case.name == "delivery"]
 MANNERS = [("small", 2), ("mixed", 5), ("large", 1)]

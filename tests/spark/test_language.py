@@ -16,6 +16,7 @@ from engine import Reasoner
 from engine.errors import EvaluationError, ZedlogError
 from engine.placement import Budget
 from engine.spark.session import SparkSource
+from tests.full import FULL
 from tests.oracle.stratified_programs import DialectHistory, Totals, dialect_histories
 from tests.oracle.subject import everything, model_of
 from tests.oracle.test_master_property_dialect import REFUSALS, expected_of
@@ -23,7 +24,6 @@ from tests.spark.compare import apply_both, assert_same_state
 
 Make = Callable[..., Reasoner]
 Change = dict[str, Any]
-FULL = os.environ.get("ZEDLOG_FULL") == "1"
 EXAMPLES = int(os.environ.get("ZEDLOG_SPARK_EXAMPLES", "12" if FULL else "2"))
 MANNERS = [("small", 2), ("mixed", 5), ("large", 1)]
 few = settings(

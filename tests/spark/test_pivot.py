@@ -13,8 +13,8 @@ from engine.errors import EvaluationError
 from engine.language.parser import parse_rules
 from engine.language.schema import Column, ColumnType, Schema
 from engine.spark.placement import SparkPlacement
+from tests.full import FULL
 from tests.spark.compare import assert_same_epoch, assert_same_state
-from tests.spark.conftest import FULL
 
 Make = Callable[..., Reasoner]
 BASE = "tc(x, y) :- e(x, y)."
