@@ -6,8 +6,8 @@ equal rows are one row whose weight is the sum, every row of the files is either
 when this raises, the folder of the import holds nothing that anybody names.
 
 One Spark query for each relation reads, parses, types, sums up and writes, and the bad rows travel with the good ones
-through the same exchange, so that nothing is read twice where all is well. Types that nobody has said, and bad rows,
-cost further passes.
+through the same exchange, so that nothing is read twice where all is well. Types that nobody has said, bad rows, and
+rows that take a second look (in N-Triples: lines with escapes) cost further passes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -146,16 +146,18 @@ class Importer:
             return 0
         self._step("read")
         given = names or [*(rows.names or columns(rows.width))]
-        frame = _summed(rows, types, given, request)
         scratch = self._store.root / self._folder / f".{relation}"
-        frame.write.mode("overwrite").parquet(f"file://{scratch}")
-        written = sorted(scratch.glob("part-*.parquet"))
+        written = _write(_summed(_keyed(rows, types, given, request), rows.width, request), scratch)
         bad = _bad(written)
+        if bad and rows.again is not None:
+            first, scratch = scratch, scratch.with_name(scratch.name + "-again")
+            written = _write(self._looked_again(first, rows, types, given, request), scratch)
+            bad = _bad(written)
         if bad:
             result.rows += bad if request.on_error == SKIP else _rows_of(written)
             written = self._without_bad(scratch, rows, urls, sources, request)
         batch = self._store.keep(self._folder, relation, types, written)
-        for leftover in scratch.parent.glob(f"{scratch.name}*"):
+        for leftover in scratch.parent.glob(f".{relation}*"):
             shutil.rmtree(leftover, ignore_errors=True)
         self._count(batch, result)
         if batch.files:
@@ -203,6 +205,25 @@ class Importer:
             known = _agreed(rows, known, request)
         return tuple(kind or ColumnType.SYMBOL for kind in known)
 
+    def _looked_again(
+        self,
+        first: Path,
+        rows: RawRows,
+        types: Sequence[ColumnType],
+        names: Sequence[str],
+        request: ImportRequest,
+    ) -> DataFrame:
+        """What was written to `first`, with a second look at the rows that have a reason."""
+        assert rows.again is not None, "there is a second look"
+        written = self._session.read.parquet(f"file://{first}")
+        good, open_ = written.filter(F.col(REASON).isNull()), written.filter(F.col(REASON).isNotNull())
+        looked = replace(rows, frame=rows.again(open_.select(RAW, FILE, BLOCK, PLACE)))
+        found = _keyed(looked, types, names, request)
+        no_marks = F.lit(None).cast(found.schema[_MARKS].dataType).alias(_MARKS)
+        return _summed(
+            good.select(*columns(rows.width), WEIGHT, ROWS, no_marks).unionByName(found), rows.width, request
+        )
+
     def _without_bad(
         self, scratch: Path, rows: RawRows, urls: list[str], sources: Sequence[Source], request: ImportRequest
     ) -> list[Path]:
@@ -220,8 +241,7 @@ class Importer:
             return []
         good = scratch.with_name(scratch.name + "-good")
         kept = all_rows.filter(F.col(REASON).isNull()).drop(*MARKS)
-        kept.write.mode("overwrite").parquet(f"file://{good}")
-        return sorted(good.glob("part-*.parquet"))
+        return _write(kept, good)
 
     def _count(self, batch: Batch, result: Imported) -> None:
         for file in batch.files:
@@ -229,6 +249,12 @@ class Importer:
             result.rows += pc.sum(counts.column(ROWS)).as_py() or 0
             result.weight += sum(_chunk_sums(counts.column(WEIGHT)))
             result.tuples += counts.num_rows
+
+
+def _write(frame: DataFrame, folder: Path) -> list[Path]:
+    """Write a folder of Parquet files; its files."""
+    frame.write.mode("overwrite").parquet(f"file://{folder}")
+    return sorted(folder.glob("part-*.parquet"))
 
 
 def _rows_of(files: Sequence[Path]) -> int:
@@ -249,10 +275,10 @@ def _by_relation(request: ImportRequest, sources: Sequence[Source]) -> dict[str,
     return found
 
 
-def _summed(
+def _keyed(
     rows: RawRows, types: Sequence[ColumnType], names: Sequence[str], request: ImportRequest
 ) -> DataFrame:
-    """Distinct typed rows with ROWS and WEIGHT, and each bad row with its marks and without values."""
+    """(c0 .., weight, rows, marks): typed rows without marks, and bad rows with marks alone."""
     texts = [F.col(reading.field(i)) for i in range(rows.width)]
     if rows.types is None:
         values = [as_type(text, kind, request.format) for text, kind in zip(texts, types, strict=True)]
@@ -280,16 +306,25 @@ def _summed(
     good = F.col(REASON).isNull()
     # One key for all marks: most rows have none, and every key of a row is copied and hashed several times.
     marks = F.when(~good, F.struct(*MARKS)).alias(_MARKS)
-    keyed = typed.select(
+    return typed.select(
         *[F.when(good, F.col(column(i))).alias(column(i)) for i in range(rows.width)],
         F.when(good, F.col(WEIGHT)).otherwise(F.lit(0)).alias(WEIGHT),
+        F.lit(1).cast("long").alias(ROWS),
         marks,
     )
-    grouped = keyed.groupBy(*columns(rows.width), _MARKS)
-    counted = grouped.agg(_total(request).alias(WEIGHT), F.count(F.lit(1)).alias(ROWS))
-    return counted.select(
-        *columns(rows.width), WEIGHT, ROWS, *[F.col(_MARKS)[mark].alias(mark) for mark in MARKS]
+
+
+def _summed(keyed: DataFrame, width: int, request: ImportRequest) -> DataFrame:
+    """Distinct rows with ROWS and WEIGHT, and each bad row with its marks and without values.
+
+    Most rows of a file are distinct, so they are not summed up before they are exchanged: Spark merges the two halves
+    of an aggregation where its rows are partitioned already.
+    """
+    key = [*columns(width), _MARKS]
+    counted = (
+        keyed.repartition(*key).groupBy(*key).agg(_total(request).alias(WEIGHT), F.sum(ROWS).alias(ROWS))
     )
+    return counted.select(*columns(width), WEIGHT, ROWS, *[F.col(_MARKS)[mark].alias(mark) for mark in MARKS])
 
 
 def _weight(rows: RawRows, request: ImportRequest) -> Column:

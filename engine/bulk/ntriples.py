@@ -7,8 +7,8 @@ equal symbols, whoever wrote them.
 
 The grammar is that of RDF 1.1 N-Triples, section 7 (https://www.w3.org/TR/n-triples/), with relative IRIs and the
 characters in IRIs that published data sets have. One regular expression a line decides and cuts; character classes of
-single characters and possessive loops make it about two microseconds. Only lines with an escape or a control character
-pay for more.
+single characters and possessive loops make it about two microseconds. A line with an escape or a control character is
+not plain, and pays for more: its terms are taken to pieces (`cut`, `normalised`).
 """
 
 from __future__ import annotations
@@ -25,25 +25,37 @@ _PAIR = r"u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}"
 _SCALAR = r"(?:[0-9A-CE-Fa-ce-f][0-9A-Fa-f]{3}|[dD][0-7][0-9A-Fa-f]{2})"
 _UCHAR = rf"(?:u{_SCALAR}|{_PAIR}|U(?:0000{_SCALAR}|000[1-9A-Fa-f]{_HEX4}|0010{_HEX4}))"
 _IRI = rf"<[^{_CONTROLS}<>\\]*+(?:\\{_UCHAR}[^{_CONTROLS}<>\\]*+)*+>"
+_PLAIN_IRI = rf"<[^{_CONTROLS}\x7f<>\\]*+>"
 _NAME = r"\p{L}\p{N}_:"
 _BLANK = rf"_:[{_NAME}][{_NAME}·-]*+(?:\.++[{_NAME}·-]++)*+"
 _TEXT = rf"\"[^\"\\\n\r]*+(?:\\(?:[tbnrf\"'\\]|{_UCHAR})[^\"\\\n\r]*+)*+\""
+_PLAIN_TEXT = rf"\"[^{_CONTROLS}\x7f\"\\]*+\""
 _TAG = r"@[A-Za-z]++(?:-[A-Za-z0-9]++)*+(?:--(?:ltr|rtl))?+"
-_LITERAL = rf"{_TEXT}(?:{_TAG}|\^\^{_IRI})?+"
-_SPACE = r"[ \t]*+"
-_END = rf"{_SPACE}\.{_SPACE}(?:#.*+)?$"
-_LINE: Final = rf"^{_SPACE}({_IRI}|{_BLANK}){_SPACE}({_IRI}){_SPACE}({_IRI}|{_BLANK}|{_LITERAL}){_END}"
-TERM: Final = rf"^(?:{_IRI}|{_BLANK}|{_LITERAL})$"
-NODE: Final = rf"^(?:{_IRI}|{_BLANK})$"
-IRI: Final = rf"^{_IRI}$"
+
+
+def _literal(text: str, iri: str) -> str:
+    return rf"{text}(?:{_TAG}|\^\^{iri})?+"
+
+
+def _line(text: str, iri: str) -> str:
+    space = r"[ \t]*+"
+    subject, object_ = rf"({iri}|{_BLANK})", rf"({iri}|{_BLANK}|{_literal(text, iri)})"
+    # To the very end: $ would pass over a line separator there, which would stay behind the object.
+    return rf"^{space}{subject}{space}({iri}){space}{object_}{space}\.{space}(?:#.*+)?\z"
+
+
+_LITERAL = _literal(_TEXT, _IRI)
+_LINE: Final = _line(_TEXT, _IRI)
+_PLAIN_LINE: Final = _line(_PLAIN_TEXT, _PLAIN_IRI)
+TERM: Final = rf"^(?:{_IRI}|{_BLANK}|{_LITERAL})\z"
+NODE: Final = rf"^(?:{_IRI}|{_BLANK})\z"
+IRI: Final = rf"^{_IRI}\z"
 """What may stand as an object, a subject and a predicate."""
 
-_BLANK_LINE = r"^[ \t]*+(?:#|$)"
+_BLANK_LINE = r"^[ \t]*+(?:#|\z)"
 _XSD_STRING = "^^<http://www.w3.org/2001/XMLSchema#string>"
-# Cannot begin a line that is a triple, so it says that the line was one.
+# Stands in no triple but in a comment behind it, so it says that a line was one, and where its terms end.
 _MARK = "\x01"
-# What needs a second look: an escape, or a character that has to be written as one.
-_SPECIAL = rf"[{_CONTROLS}\x7f\\]"
 _TOKEN = rf"(?s)\\{_PAIR}|\\u{_HEX4}|\\U[0-9A-Fa-f]{{8}}|\\.|[{_CONTROLS}\x7f]|[^{_CONTROLS}\x7f\\]++"
 _WRITTEN = {
     **{chr(code): f"\\u{code:04X}" for code in (*range(0x20), 0x7F)},
@@ -61,6 +73,16 @@ def is_blank(line: Column) -> Column:
     return line.rlike(_BLANK_LINE)
 
 
+def cut_plain(line: Column) -> Column:
+    """array(subject, predicate, object) of a line that `is_plain`."""
+    return F.split(F.regexp_replace(line, _PLAIN_LINE, f"$1{_MARK}$2{_MARK}$3"), _MARK, -1)
+
+
+def is_plain(line: Column, cut: Column) -> Column:
+    """Whether a line is a triple without escapes and control characters. cut: what `cut_plain` makes of it."""
+    return (F.size(cut) == 3) & ~line.contains(_MARK) & F.is_valid_utf8(line)
+
+
 def cut(line: Column) -> Column:
     """array(subject, predicate, object) as they stand in the line; of another size where it is no triple."""
     marked = F.regexp_replace(line, _LINE, _MARK + "$1\t$2\t$3")
@@ -76,13 +98,9 @@ def normalised(parts: Column) -> Column:
     return F.transform(parts, _normalised)
 
 
-def is_special(line: Column) -> Column:
-    """Whether a line holds an escape or a control character, so that its terms have to be `normalised`."""
-    return line.rlike(_SPECIAL)
-
-
 def terms(parts: Column) -> list[Column]:
-    """Subject, predicate and object of the array that `normalised` gives; null where the line was no triple."""
+    """Subject, predicate and object of the array that `cut_plain` or `normalised` gives; null where the line was no
+    triple."""
     subject, predicate, object_ = (F.get(parts, F.lit(i)) for i in range(3))
     # Most objects end in > or a quote, and are what they should be.
     short = object_.endswith('"') | ~object_.startswith('"')
@@ -102,7 +120,7 @@ def _canonical_suffix(literal: Column) -> Column:
 def _normalised(term: Column) -> Column:
     tokens = F.regexp_extract_all(term, F.lit(_TOKEN), F.lit(0))
     text = F.array_join(F.transform(tokens, _token), "")
-    return F.when(text.rlike(rf"^(?:\"|_:|<[^{_CONTROLS}<>\\]*+>$)"), text)
+    return F.when(text.rlike(rf"^(?:\"|_:|<[^{_CONTROLS}<>\\]*+>\z)"), text)
 
 
 def _token(token: Column) -> Column:

@@ -16,7 +16,7 @@ first line where the number or the names of the columns have to be known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ RAW, REASON, FILE, BLOCK, PLACE = "raw", "reason", "file", "block", "place"
 MARKS: Final = (RAW, REASON, FILE, BLOCK, PLACE)
 WEIGHT_FIELD = "fw"
 _VALUE, _CORRUPT = "value", "_corrupt"
+_TERMS, _PLAIN = "terms", "plain"
 _LATIN = "ISO-8859-1"
 _PARQUET_TYPES: Final = {
     "string": ColumnType.SYMBOL,
@@ -50,13 +51,16 @@ _PARQUET_TYPES: Final = {
 @dataclass(frozen=True, slots=True)
 class RawRows:
     """See the module. names: of the fields where the files say them. types: of the fields where the format says them;
-    then they are typed already, and null is no value. lines: whether PLACE counts lines, of which blank ones too."""
+    then they are typed already, and null is no value. lines: whether PLACE counts lines, of which blank ones too.
+    again: the second look at rows with a reason, from RAW, FILE, BLOCK and PLACE to a frame like this one; it is for
+    what is rare and slow, and would slow all rows down if it stood in the query that reads them."""
 
     frame: DataFrame
     width: int
     names: tuple[str, ...] | None = None
     types: tuple[ColumnType, ...] | None = None
     lines: bool = False
+    again: Callable[[DataFrame], DataFrame] | None = None
 
 
 def field(i: int) -> str:
@@ -84,12 +88,12 @@ def read(
     return _delimited(session, files, request, wanted)
 
 
-def text_lines(session: SparkSession, files: Sequence[str], format_: str) -> DataFrame:
-    """The lines of text files, numbered; the same numbers whenever the same files are read."""
+def text_lines(session: SparkSession, files: Sequence[str], format_: str, *more: Column) -> DataFrame:
+    """The lines of text files, numbered; the same numbers whenever the same files are read. more: further columns."""
     reader = session.read
     if format_ == FACTS:
         reader = reader.option("lineSep", "\n")
-    return reader.text(list(files)).select(_VALUE, *_marks(F.monotonically_increasing_id()))
+    return reader.text(list(files)).select(_VALUE, *more, *_marks(F.monotonically_increasing_id()))
 
 
 def _marks(place: Column, file: Column | None = None) -> list[Column]:
@@ -111,23 +115,30 @@ def _shaped(
 
 def _ntriples(session: SparkSession, files: Sequence[str]) -> RawRows:
     line = F.col(_VALUE)
-    lines = text_lines(session, files, NTRIPLES).filter(~ntriples.is_blank(line))
-    # Lines with escapes take a way of their own, though the files are read twice for it: functions over the pieces of
-    # a term are not compiled, and in the same query they would slow every line down, to less than half the rate.
-    special = lines.filter(ntriples.is_special(line)).withColumn("cut", ntriples.cut(line))
-    plain = lines.filter(~ntriples.is_special(line)).withColumn("terms", ntriples.cut(line))
-    terms = plain.unionByName(special.withColumn("terms", ntriples.normalised(F.col("cut"))).drop("cut"))
-    subject, predicate, object_ = ntriples.terms(F.col("terms"))
+    # In the projection that numbers the lines, which no condition passes: so the expression is evaluated once.
+    lines = text_lines(session, files, NTRIPLES, ntriples.cut_plain(line).alias(_TERMS))
+    looked = lines.withColumn(_PLAIN, ntriples.is_plain(line, F.col(_TERMS)))
+    some = looked.filter(F.col(_PLAIN) | ~ntriples.is_blank(line))
+    fields = [F.when(F.col(_PLAIN), term) for term in ntriples.terms(F.col(_TERMS))]
+    reason = F.when(~F.col(_PLAIN), F.lit("not plain"))
+    frame = _shaped(some, fields, line, reason, None)
+    return RawRows(frame, 3, ("s", "p", "o"), (ColumnType.SYMBOL,) * 3, lines=True, again=_ntriples_again)
+
+
+def _ntriples_again(lines: DataFrame) -> DataFrame:
+    """Lines that are not plain: with escapes, with control characters, or no triples."""
+    line = F.col(RAW)
+    cut = lines.select("*", ntriples.cut(line).alias("cut"))
+    normal = cut.select("*", ntriples.normalised(F.col("cut")).alias(_TERMS))
+    subject, predicate, object_ = ntriples.terms(F.col(_TERMS))
     whole = subject.isNotNull() & predicate.isNotNull() & object_.isNotNull()
     reason = F.when(~F.is_valid_utf8(line), F.lit("not UTF-8")).when(~whole, F.lit("no triple of N-Triples"))
-    names = ("s", "p", "o")
-    frame = _shaped(terms, [subject, predicate, object_], line, reason, None)
-    return RawRows(frame, 3, names, (ColumnType.SYMBOL,) * 3, lines=True)
+    return _shaped(normal, [subject, predicate, object_], line, reason, None)
 
 
 def _facts(session: SparkSession, files: Sequence[str], arity: int) -> RawRows:
     """Souffle's: fields between tabs, nothing quoted; a carriage return before the line feed is no part of the line."""
-    line = F.regexp_replace(_VALUE, "\r$", "")
+    line = F.regexp_replace(_VALUE, r"\r\z", "")
     fields = F.split(line, "\t", -1)
     split = text_lines(session, files, FACTS).withColumn("fields", fields)
     size = F.size("fields")

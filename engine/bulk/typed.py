@@ -14,11 +14,12 @@ from pyspark.sql import functions as F
 
 from engine.language.schema import ColumnType
 
-NUMBER: Final = r"^[+-]?[0-9]++$"
-FLOAT: Final = r"^[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?$"
+# To the very end: $ would pass over a line break there.
+NUMBER: Final = r"^[+-]?[0-9]++\z"
+FLOAT: Final = r"^[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?\z"
 # What a column must look like to be taken for numbers where nobody has said its type: `007` is a name.
-_PLAIN_NUMBER = r"^-?(?:0|[1-9][0-9]*+)$"
-_PLAIN_FLOAT = r"^-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?$"
+_PLAIN_NUMBER = r"^-?(?:0|[1-9][0-9]*+)\z"
+_PLAIN_FLOAT = r"^-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?\z"
 SQL_TYPES: Final = {
     ColumnType.SYMBOL: "string",
     ColumnType.NUMBER: "bigint",
