@@ -144,13 +144,13 @@ def write(
     if request.one_file:
         frame = frame.coalesce(1)
     if isinstance(target, str):
-        _write(frame, columns, request, target, "overwrite" if request.overwrite else "errorifexists")
+        _write(frame, columns, request, target, "overwrite" if request.overwrite else "error")
         return Exported(table.num_rows, 0, 0)
     scratch = target.parent / f".zedlog-export-{job}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(scratch, ignore_errors=True)
-        _write(frame, columns, request, f"file://{scratch}", "errorifexists")
+        _write(frame, columns, request, f"file://{scratch}", "error")
         return _publish(scratch, target, request, table.num_rows)
     except OSError as error:
         raise unwritable(target.parent, error) from error

@@ -308,7 +308,7 @@ def _json(
                 ),
             ),
         )
-    found = parsed.withColumns({field(i): value for i, value in enumerate(values)})
+    found = parsed.select("*", *(value.alias(field(i)) for i, value in enumerate(values)))
     columns = [F.col(field(i)) for i in range(len(names))]
     given = F.col(field(len(names))) if weight is not None else None
     return RawRows(_shaped(found, columns, line, reason, given), len(names), tuple(names), lines=True)

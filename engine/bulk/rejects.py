@@ -60,7 +60,9 @@ def write_rejects(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as out:
-            for row in bad.orderBy(FILE, BLOCK, PLACE).toLocalIterator():
+            # Over Spark Connect, text that is not UTF-8 could not be brought here.
+            shown = bad.withColumn(RAW, F.make_valid_utf8(RAW))
+            for row in shown.orderBy(FILE, BLOCK, PLACE).toLocalIterator():
                 start, first = before[row[FILE], row[BLOCK]]
                 place = start + row[PLACE] - first + 1
                 found = {

@@ -25,7 +25,8 @@ from tests.spark.conftest import MASTER, classic
 from tests.spark.standalone import ConnectServer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PARTS = ["test_connect.py", "test_differential.py", "test_pivot.py", "test_epochs.py"]
+PARTS = [f"tests/spark/test_{name}.py" for name in ("connect", "differential", "pivot", "epochs")]
+PARTS += [f"tests/bulk/test_{name}.py" for name in ("importing", "round_trip")]
 
 remote = pytest.mark.skipif(not MASTER.startswith("sc://"), reason="runs with a Connect server as the master")
 
@@ -46,7 +47,7 @@ def test_differential_over_a_connect_server(java: None, tmp_path: Path) -> None:
     }
     with ConnectServer(tmp_path, reliable) as server:
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", *(f"tests/spark/{name}" for name in PARTS)],
+            [sys.executable, "-m", "pytest", "-q", *PARTS],
             cwd=ROOT,
             env={**os.environ, "ZEDLOG_TEST_SPARK_MASTER": server.address, "ZEDLOG_TEST_PLACE": str(place)},
             capture_output=True,
