@@ -172,14 +172,14 @@ def report(job: Json) -> None:
 
 
 def _rate(job: Json) -> str:
-    """How fast the rows came in, without Spark's start; nothing for so few that only the queries' own start shows."""
+    """What of the time was Spark's start, and how fast the rows came in without it; no rate for so few rows that only
+    the queries' own start shows."""
     result = job["result"]
     start = sum(stage["seconds"] for stage in job["stages"] if stage["name"] == "spark")
     took = result["seconds"] - start
-    if result["rows"] < _RATED_ROWS or took <= 0:
-        return ""
     after = f", {seconds(start)} of them Spark's start" if start >= 1 else ""
-    return f"{after} ({result['rows'] / took:,.0f} rows/s)"
+    said = result["rows"] >= _RATED_ROWS and took > 0
+    return f"{after} ({result['rows'] / took:,.0f} rows/s)" if said else after
 
 
 def _show_bad_rows(found: Json) -> None:

@@ -89,7 +89,7 @@ def test_a_rate_is_that_of_many_rows_once_spark_has_started(capsys: pytest.Captu
     assert "in 10.0 s, 8.0 s of them Spark's start (250,000 rows/s), epoch 3" in seen
     assert "in 2.0 s (5,000 rows/s), epoch 3" in seen
     assert seen.count("rows/s") == 2
-    assert seen.endswith("in 10.0 s, epoch 3 no relation changed")
+    assert seen.endswith("in 10.0 s, 8.0 s of them Spark's start, epoch 3 no relation changed")
 
 
 def test_the_first_interrupt_cancels_and_the_second_leaves_it(capsys: pytest.CaptureFixture[str]) -> None:
