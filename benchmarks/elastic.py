@@ -3,18 +3,20 @@
     python -m benchmarks.elastic [--json FILE] [--runs N] [--only WORD] [--no-spark]
 
 Closure of ../shared/data/graph10000.txt (an R-MAT graph is taken where it is not there), from which the busiest edges
-are removed, those that most paths of length three go over, and put back; LUBM-1 under RDFS, from which facts are
-removed by chance. Each change is applied and taken back by `update`, by `bootstrap` and by `auto`, in turns; a time is
-that of the best run. A ratio is `auto` over the better of the two, and its note says what each took. The last figures
-are the price of a push (engine/elastic.py): nanoseconds in an update over those in a bootstrap. Placements are
-compared once Spark has started, and left out, with a line that says so, where it cannot.
+are removed, those that most paths of length three go over, and put back; LUBM-1 under RDFS, and a random relation that
+is closed both ways, from which facts of the recursive relation itself are removed by chance. Each change is applied
+and taken back by `update`, by `bootstrap` and by `auto`, in turns; a time is the CPU time of the best run, without the
+way of the facts into codes, which is the same for all. A ratio is `auto` over the better of the two, and its note says
+what each took. The last figures are the price of a push (engine/elastic.py): nanoseconds in an update over those in a
+bootstrap. Placements are compared once Spark has started, and left out, with a line that says so, where it cannot.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,11 +28,13 @@ from engine import Reasoner
 from engine.elastic import Strategy
 from engine.epoch import EpochResult
 from engine.errors import SparkUnavailableError
+from engine.resident.placement import ResidentPlacement
 from engine.spark.session import SparkOptions, SparkSource
 
 RATIO = 1.2
 """What `auto` may take of the better one's time."""
 STRATEGIES: tuple[Strategy, ...] = ("update", "bootstrap", "auto")
+BOTH_WAYS = "e(y, x) :- e(x, y)."
 Facts = dict[str, list[tuple[tuple[int, ...], int]]]
 
 
@@ -58,6 +62,31 @@ def timed(reasoner: Reasoner, facts: Facts, **how: Any) -> tuple[float, EpochRes
     return time.perf_counter() - start, result
 
 
+@contextmanager
+def evaluating() -> Iterator[list[float]]:
+    """The CPU seconds of what the resident placement executes, keeps or drops meanwhile."""
+    spent: list[float] = []
+    kept = {name: getattr(ResidentPlacement, name) for name in ("execute", "commit", "rollback")}
+
+    def watched(work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            start = time.process_time()
+            try:
+                return work(*arguments)
+            finally:
+                spent.append(time.process_time() - start)
+
+        return call
+
+    try:
+        for name, work in kept.items():
+            setattr(ResidentPlacement, name, watched(work))
+        yield spent
+    finally:
+        for name, work in kept.items():
+            setattr(ResidentPlacement, name, work)
+
+
 def compare(name: str, reasoner: Reasoner, relation: str, rows: Array, runs: int) -> list[Figure]:
     """Take `rows` away and put them back, by each strategy in turns."""
     best: dict[tuple[int, str], tuple[float, EpochResult]] = {}
@@ -65,7 +94,9 @@ def compare(name: str, reasoner: Reasoner, relation: str, rows: Array, runs: int
     for run in range(runs * (3 if len(rows) <= 100 else 1)):
         for strategy in (*STRATEGIES[run % 3 :], *STRATEGIES[: run % 3]):
             for weight in (-1, 1):
-                once = timed(reasoner, weighted(relation, rows, weight), strategy=strategy)
+                with evaluating() as spent:
+                    _, result = timed(reasoner, weighted(relation, rows, weight), strategy=strategy)
+                once = sum(spent), result
                 best[weight, strategy] = min(best.get((weight, strategy), once), once, key=lambda run: run[0])
     figures = []
     for weight, verb in ((-1, "removed"), (1, "added")):
@@ -103,6 +134,17 @@ def lubm(shares: Sequence[float], runs: int) -> list[Figure]:
     for share in shares:
         part = mixed[: max(1, int(share * len(mixed)))]
         figures += compare(f"LUBM-1 RDFS, {len(part):,} facts", reasoner, "t", part, runs)
+    return figures
+
+
+def both_ways(counts: Sequence[int], runs: int) -> list[Figure]:
+    random = np.random.default_rng(3)
+    rows = random.permutation(np.unique(random.integers(0, 100_000, (100_000, 2)), axis=0))
+    reasoner = Reasoner("resident")
+    reasoner.apply(facts={"e": rows}, rules=[(BOTH_WAYS, 1)])
+    figures: list[Figure] = []
+    for n in counts:
+        figures += compare(f"both ways, {n:,} facts", reasoner, "e", rows[:n], runs)
     return figures
 
 
@@ -174,7 +216,7 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--runs", type=int, default=3, help="runs of each change and strategy (default 3)")
-    parser.add_argument("--only", default="", help="only closure, LUBM-1, price or placements")
+    parser.add_argument("--only", default="", help="only closure, LUBM-1, both ways, price or placements")
     parser.add_argument("--no-spark", action="store_true", help="leave the placements out")
     options = parser.parse_args()
     edges = graph()
@@ -183,7 +225,9 @@ def main() -> None:
         half = len(edges) // 2
         figures += closure(edges, (1, 10, 100, len(edges) // 4, half, 3 * half // 2), options.runs)
     if options.only in "LUBM-1":
-        figures += lubm((0.0, 0.01, 0.3, 0.8), options.runs)
+        figures += lubm((0.0, 0.01, 0.2, 0.3, 0.6, 0.8), options.runs)
+    if options.only in "both ways":
+        figures += both_ways((1, 10_000, 30_000, 60_000, 90_000), options.runs)
     if options.only in "price":
         for name, rules, n in (
             ("linear closure", LINEAR, 1000),

@@ -18,8 +18,13 @@ sum up less than a bootstrap and more than not at all: the geometric mean of bot
 one, times the derivations that hold now over those that held then; and what the update is about to add or to take away
 is added to it or taken from it.
 
-Facts of the stratum's own relations are pushed once more by a bootstrap, and taken out one by one by an update; both
-are counted.
+**Facts.** A bootstrap pushes the facts that the stratum's own relations hold, and those that change, an update only
+those that change, at its price. How many they are is known before the start. Where they alone pass the fraction, it is
+decided there, and nothing is lost: what they are going to derive is taken to be the share of the bootstrap's
+derivations at height 0 that they are of the facts held, and at greater heights the share that they are of all tuples.
+
+**What is lost.** What an update has done is undone before the bootstrap, at a push for each: measured, 0.35 us. So it
+is counted for the update's going on. On Spark, where a version is only forgotten, it is not.
 
 **What is to come.** A placement says how many derivations a step will enumerate before it does so: that much is known.
 Beyond it, look at the share of the bootstrap's derivations at the present height that the update enumerates there: of
@@ -33,10 +38,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
 
 from engine.errors import InvalidRequestError
 
@@ -143,11 +151,55 @@ class BootstrapCost:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnFacts:
+    """How the facts of a stratum's own relations change. added, gone: with weight above or below 0. held: facts, and
+    tuples: all that was present, before the change."""
+
+    added: int = 0
+    gone: int = 0
+    held: int = 0
+    tuples: int = 0
+
+    @classmethod
+    def of(cls, weights: Iterable[npt.NDArray[np.int64]], held: int, tuples: int) -> OwnFacts:
+        """From the weights that a transaction adds, by relation."""
+        added = gone = 0
+        for each in weights:
+            added += int(np.count_nonzero(each > 0))
+            gone += int(np.count_nonzero(each < 0))
+        return cls(added, gone, held, tuples)
+
+    @property
+    def moved(self) -> int:
+        return self.added + self.gone
+
+    def derivations(self, last: BootstrapCost) -> float:
+        """Derivations that the change is expected to add or take away, where the last bootstrap was `last`."""
+        first = last.until(1) - last.until(0)
+        later = last.derivations - last.until(1)
+        of_facts = self.moved / max(1, self.held)
+        of_tuples = min(_SHARE, self.moved / max(1, self.tuples))
+        return last.growth() * (first * of_facts + later * of_tuples)
+
+
+class Abandoned(Exception):
+    """The update is not to go on. `step`: derivations of the step that was being charged; else as `Switched`."""
+
+    def __init__(self, spent: int, step: int, estimate: float, bootstrap: float, facts: int) -> None:
+        super().__init__("the update is abandoned for a bootstrap")
+        self.spent = spent
+        self.step = step
+        self.estimate = round(estimate)
+        self.bootstrap = round(bootstrap)
+        self.facts = facts
+
+
+@dataclass(frozen=True, slots=True)
 class Switched:
     """A stratum that was bootstrapped though its members are as they were. `asked`: for the transaction wanted it.
 
     spent: derivations of the update that was abandoned. estimate: what it was expected to need in all. bootstrap: what
-    the bootstrap was expected to need.
+    the bootstrap was expected to need. facts: of the stratum's own relations that change.
     """
 
     relations: tuple[str, ...]
@@ -155,26 +207,20 @@ class Switched:
     spent: int = 0
     estimate: int = 0
     bootstrap: int = 0
+    facts: int = 0
 
-
-class Abandoned(Exception):
-    """The update is not to go on. `step`: derivations of the step that was being charged."""
-
-    def __init__(self, spent: int, step: int, estimate: float, bootstrap: float) -> None:
-        super().__init__("the update is abandoned for a bootstrap")
-        self.spent = spent
-        self.step = step
-        self.estimate = round(estimate)
-        self.bootstrap = round(bootstrap)
+    @classmethod
+    def by(cls, stop: Abandoned, relations: tuple[str, ...], spent: int) -> Switched:
+        """An update that was abandoned after `spent` derivations."""
+        return cls(relations, False, spent, stop.estimate, stop.bootstrap, stop.facts)
 
 
 class Course:
     """One stratum's way through one epoch, as counts; raises `Abandoned` where the policy says so.
 
     last: of its last bootstrap; None where nothing was derived before, so that this is one. policy: None for a run
-    that must not be abandoned. kept, gone: facts that the stratum's relations hold and that a bootstrap pushes once
-    more, and facts that an update takes out one by one. ahead: whether a step is charged before it is done. left:
-    derivations that the epoch's budget still allows.
+    that must not be abandoned. ahead: whether a step is charged before it is done, and has to be undone after it.
+    left: derivations that the epoch's budget still allows. facts: that change in the stratum's own relations.
     """
 
     def __init__(
@@ -183,12 +229,10 @@ class Course:
         policy: Policy | None = None,
         ahead: bool = True,
         left: int | None = None,
-        kept: int = 0,
-        gone: int = 0,
+        facts: OwnFacts | None = None,
     ) -> None:
         self._last = last
-        self._kept = kept
-        self._gone = gone
+        self._facts = facts or OwnFacts()
         self._policy = policy
         self._watched = last is not None and last.held > 0 and policy is not None and not policy.never
         self._ahead = ahead
@@ -203,6 +247,23 @@ class Course:
         """Derivations added less derivations taken away."""
         self.estimate = 0.0
         """The largest estimate so far of what the update needs in all."""
+
+    def begin(self) -> None:
+        """The update is about to begin; the change of the facts may already say that it should not.
+
+        Raises:
+            Abandoned: the stratum is to be bootstrapped; nothing was done.
+        """
+        facts, last, policy = self._facts, self._last, self._policy
+        if not (self._watched and facts.moved and last is not None and policy is not None):
+            return
+        if policy.price * facts.moved <= policy.switch * self._bootstrap(last, last.estimate()):
+            return
+        expected = facts.derivations(last)
+        self.estimate = expected
+        direction = (facts.added - facts.gone) / facts.moved
+        update = policy.price * (facts.moved + _unknown(last) * expected)
+        self._decide(last, policy, update, last.estimate() + direction * expected, expected)
 
     def rise(self, height: int) -> None:
         """The run goes on to a height."""
@@ -237,18 +298,40 @@ class Course:
         direction = (self.net + self._direction * step) / done if done else 0.0
         bootstrap = last.estimate(self.net)
         known = self._pushed > 0 and self.spent > 0
-        ratio = self._pushed / self.spent if known else math.sqrt(min(1.0, last.ratio))
-        price = policy.price * ratio
-        if price * (self.spent + step) <= policy.switch * last.ratio * bootstrap:
+        ratio = self._pushed / self.spent if known else _unknown(last)
+        cost = policy.price * (self._facts.moved + ratio * (self.spent + step))
+        if cost <= policy.switch * self._bootstrap(last, bootstrap):
             return
         later = self._later(last, step)
         remaining = (step if self._ahead else 0) + later
         self.estimate = max(self.estimate, self.spent + step + later)
-        bootstrap = max(0.0, bootstrap + direction * remaining)
-        affordable = self._left is None or self.spent + bootstrap <= self._left
-        update = price * remaining + policy.price * self._gone
-        if update > last.ratio * bootstrap + self._kept + policy.floor and affordable:
-            raise Abandoned(self.spent, step, self.spent + step + later, bootstrap)
+        update = policy.price * ratio * remaining
+        undone = self._facts.moved + self._pushed if self._ahead else 0
+        bootstrap += direction * remaining
+        self._decide(last, policy, update - undone, bootstrap, self.spent + step + later, step)
+
+    def _bootstrap(self, last: BootstrapCost, derivations: float) -> float:
+        """What a bootstrap of so many derivations pushes."""
+        return last.ratio * max(0.0, derivations) + self._facts.held + self._facts.moved
+
+    def _decide(
+        self,
+        last: BootstrapCost,
+        policy: Policy,
+        update: float,
+        derivations: float,
+        estimate: float,
+        step: int = 0,
+    ) -> None:
+        """Compare what going on costs, `update` pushes, with a bootstrap of so many derivations.
+
+        Raises:
+            Abandoned: the bootstrap is cheaper, and the budget has room for it.
+        """
+        derivations = max(0.0, derivations)
+        affordable = self._left is None or self.spent + derivations <= self._left
+        if affordable and update > self._bootstrap(last, derivations) + policy.floor:
+            raise Abandoned(self.spent, step, estimate, derivations, self._facts.moved)
 
     def _later(self, last: BootstrapCost, step: int) -> float:
         """Derivations expected at greater heights than the present one."""
@@ -267,6 +350,11 @@ class Course:
         return replace(self._last, now=self._last.now + self.net)
 
 
+def _unknown(last: BootstrapCost) -> float:
+    """Pushes for each derivation of an update that has not pushed anything yet."""
+    return math.sqrt(min(1.0, last.ratio))
+
+
 def reason(policy: Policy, switched: Sequence[Switched], rebuilt: Sequence[tuple[str, ...]]) -> str:
     """Why an epoch was evaluated as it was, in words."""
     parts = [_told(one) for one in switched]
@@ -281,9 +369,10 @@ def reason(policy: Policy, switched: Sequence[Switched], rebuilt: Sequence[tuple
 def _told(one: Switched) -> str:
     if one.asked:
         return f"bootstrapped {_named(one.relations)}, as asked"
+    facts = f", and to change {one.facts:,} of its facts one by one" if one.facts else ""
     return (
         f"bootstrapped {_named(one.relations)}: after {one.spent:,} derivations its update was expected to need "
-        f"{one.estimate:,}, dearer ones than the {one.bootstrap:,} that a bootstrap was expected to need"
+        f"{one.estimate:,}{facts}, dearer ones than the {one.bootstrap:,} that a bootstrap was expected to need"
     )
 
 

@@ -134,11 +134,7 @@ class Placement(Protocol):
         """Everything, supports and heights included. Not between `execute` and its end."""
 
     def import_state(self, state: PlacementState, encode: Encode) -> None:
-        """Hold what another placement held; this one must be new.
-
-        Raises:
-            UnsupportedFeatureError: this placement cannot maintain the circuit.
-        """
+        """Hold what another placement held; this one must be new."""
 
     def close(self) -> None:
         """Give back what is held outside of this process. The placement must not be used any more."""

@@ -20,8 +20,6 @@ from engine.errors import (
     BudgetExceededError,
     InvalidRequestError,
     SparkUnavailableError,
-    UnsupportedFeatureError,
-    ZedlogError,
 )
 from engine.placement import Budget, Encode, Placement
 from engine.resident.placement import ResidentPlacement
@@ -88,7 +86,7 @@ class Placements:
         elif not dry_run and (target := self._own_choice(budget)) != self.now.name:
             try:
                 self._move(target, budget, encode)
-            except (BudgetExceededError, SparkUnavailableError, UnsupportedFeatureError) as error:
+            except (BudgetExceededError, SparkUnavailableError) as error:
                 self._refused_at = self.now.memory()
                 if self.wanted == "auto":
                     self._outgrown = self._outgrows = True
@@ -124,7 +122,7 @@ class Placements:
             raise error
         try:
             self._move("spark", Budget(), encode)
-        except (SparkUnavailableError, UnsupportedFeatureError) as other:
+        except SparkUnavailableError as other:
             raise cannot_take(error, other) from other
         self._outgrows = True
         self.why = f"moved to spark, for on resident {error.message.removesuffix('; it was dropped whole')}"
@@ -194,7 +192,7 @@ class Placements:
         self.now = other
 
 
-def cannot_take(error: BudgetExceededError, other: ZedlogError) -> BudgetExceededError:
+def cannot_take(error: BudgetExceededError, other: SparkUnavailableError) -> BudgetExceededError:
     """The refusal of an epoch that is too large for one placement, and cannot be evaluated on the other."""
     return BudgetExceededError(
         f"{error.message}; and Spark cannot take it over: {other.message}",

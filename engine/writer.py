@@ -155,7 +155,10 @@ class Writer:
             if may_interact(self._program, done[0], staged):
                 alone = True
                 self._placement.rollback()
-        if failure is not None or alone:
+        if isinstance(failure, SparkUnavailableError):
+            # That is not for what any of them wants: to try them one by one would be to wait for Spark each time.
+            outcomes = [outcome or failure for outcome in outcomes]
+        elif failure is not None or alone:
             self._symbols.truncate(mark)
             refused = self._refusals(requests, mark)
             _, done, failure = self._stage([r for i, r in enumerate(requests) if i not in refused])
@@ -185,6 +188,10 @@ class Writer:
                 self._execute(staging)
                 self._placement.rollback()
                 self._symbols.truncate(staged)
+            except SparkUnavailableError as error:
+                # It went away meanwhile: it is not for those that are left to wait for it again.
+                refused |= {j: error for j in range(len(requests)) if j not in refused}
+                break
             except ZedlogError as error:
                 refused[i] = error
                 # What is staged cannot be taken out again.
@@ -247,7 +254,7 @@ class Writer:
             places.outgrow(error, asked, encode)
             try:
                 return execute()
-            except (SparkUnavailableError, UnsupportedFeatureError) as other:
+            except SparkUnavailableError as other:
                 raise cannot_take(error, other) from other
 
     def _recover(self, program: Program, facts: Mapping[str, FactDelta]) -> None:
@@ -256,8 +263,8 @@ class Writer:
         self._budget = Budget(memory=budget.memory if places.wanted == "auto" else None)
         try:
             self._evaluate(program, facts)
-        except (BudgetExceededError, UnsupportedFeatureError):
-            # Too large for this process, or not for Spark: then it is held here, as it was before.
+        except BudgetExceededError:
+            # Too large for this process, and Spark cannot be had: then it is held here, as it was before.
             self._budget = Budget()
             places.start_resident()
             self._evaluate(program, facts)

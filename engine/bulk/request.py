@@ -195,7 +195,9 @@ class ExportRequest:
             raise InvalidRequestError("an export has either 'relation' or 'query'")
         if query is not None and (not isinstance(query, str) or not query.strip()):
             raise InvalidRequestError("'query' must be the text of a query", field="query")
-        format_ = _one_of(body.get("format") or guess_format([path]), "format", EXPORT_FORMATS)
+        format_ = _one_of(
+            body.get("format") or guess_format([path], EXPORT_FORMATS), "format", EXPORT_FORMATS
+        )
         epoch = body.get("epoch")
         if epoch is not None and (type(epoch) is not int or not 0 <= epoch < 2**63):
             raise InvalidRequestError(f"'epoch' must be the number of an epoch, not {epoch!r}", field="epoch")
@@ -229,8 +231,8 @@ def suffixes(format_: str) -> tuple[str, ...]:
     return tuple(suffix for suffix, known in _SUFFIXES.items() if known == format_)
 
 
-def guess_format(paths: Sequence[str]) -> str:
-    """The format that the first path's name tells.
+def guess_format(paths: Sequence[str], formats: Sequence[str] = IMPORT_FORMATS) -> str:
+    """The format that the first path's name tells. formats: those that the error offers.
 
     Raises:
         InvalidRequestError: it tells none.
@@ -242,7 +244,7 @@ def guess_format(paths: Sequence[str]) -> str:
         if name.endswith(suffix):
             return format_
     raise InvalidRequestError(
-        f"the name {paths[0]!r} tells no format; give 'format': one of {', '.join(IMPORT_FORMATS)}",
+        f"the name {paths[0]!r} tells no format; give 'format': one of {', '.join(formats)}",
         field="format",
     )
 

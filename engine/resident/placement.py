@@ -17,7 +17,7 @@ import numpy as np
 
 from engine.circuit.circuit import EMPTY, Circuit, Stratum, is_internal
 from engine.circuit.normal import UNIT, Fold
-from engine.elastic import Abandoned, BootstrapCost, Course, Policy, Switched
+from engine.elastic import Abandoned, BootstrapCost, Course, OwnFacts, Policy, Switched
 from engine.errors import BudgetExceededError
 from engine.placement import DEFAULT, Budget, Codes, Encode, Executed, FactDelta, PlacementState
 from engine.resident.bound import BoundPlan, bind_rule
@@ -178,14 +178,16 @@ class ResidentPlacement:
             anew = True
         assert self._meter is not None
         if not anew:
-            held = sum(self._relations[name].asserted for name in stratum.relations)
-            gone = sum(int(np.count_nonzero(facts[name][1] < 0)) for name in changed)
-            kept = max(0, held - gone)
-            course = Course(last, policy, left=self._meter.left, kept=kept, gone=gone)
+            own = [self._relations[name] for name in stratum.relations]
+            moved = OwnFacts.of(
+                (facts[name][1] for name in changed), sum(r.asserted for r in own), sum(r.live for r in own)
+            )
+            course = Course(last, policy, left=self._meter.left, facts=moved)
             try:
+                course.begin()
                 self._work(epoch, stratum, before, facts, deltas, course)
             except Abandoned as stop:
-                switched = Switched(stratum.relations, False, stop.spent, stop.estimate, stop.bootstrap)
+                switched = Switched.by(stop, stratum.relations, stop.spent)
                 epoch.switched.append(switched)
                 self._drop(epoch, stratum)
                 self._put_aside(epoch, stratum)
@@ -260,7 +262,9 @@ class ResidentPlacement:
     def _drop(self, epoch: _Epoch, stratum: Stratum) -> None:
         """Take back what an update has done to the stratum."""
         for name in stratum.relations:
-            undo(self._relations[name], epoch.journal.pop(name))
+            # It may have been abandoned before it was begun.
+            if name in epoch.journal:
+                undo(self._relations[name], epoch.journal.pop(name))
 
     def _put_aside(self, epoch: _Epoch, stratum: Stratum) -> None:
         """Put empty relations in the place of the stratum's, with the same indexes; the old ones are kept aside."""

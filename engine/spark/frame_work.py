@@ -208,7 +208,7 @@ class FrameWork:
             # Nothing derives anything: a stratum that is made anew may come out empty.
             layer = self._tables.local(empty_layer(version.arity))
         try:
-            seen, layer.rows = self._compared(version, layer)
+            seen, layer.rows = self.compared(version, layer)
         except BaseException:
             self._tables.release(layer)
             raise
@@ -217,7 +217,7 @@ class FrameWork:
         base = begun(version, self.rebuilt, self._stratum)
         return Outcome(base.with_layer(layer, seen.counts(version.counts)), seen.change())
 
-    def _compared(self, version: Version, layer: Table) -> tuple[Seen, int]:
+    def compared(self, version: Version, layer: Table) -> tuple[Seen, int]:
         """What the layer's tuples (in a rebuilt stratum: all) were and are, and how many rows the layer has."""
         key = columns(version.arity)
         parts = [layer.frame.withColumns({NEW: long(1), TOUCHED: F.lit(True)})]

@@ -2,7 +2,8 @@
 
 The supports that come from outside the recursion are partitioned by the pivot, the relations of lower strata that the
 recursive rules read travel with the task, and each task runs the resident kernels to the end of its part
-(fixpoint.py). It holds only for a stratum that was empty: a retraction must go height by height across all parts.
+(fixpoint.py). It holds only for a stratum that is computed from nothing: a retraction must go height by height across
+all parts. What the stratum held before takes no part in it; the result replaces it, and is compared with it at the end.
 Where a part meets a binding without a value for a term, the job is dropped and the stratum goes the general way, which
 knows what to do about it.
 """
@@ -50,7 +51,8 @@ def _needs_no_symbols(rule: CompiledRule) -> bool:
 
 
 class Pivoted:
-    """One such bootstrap. `lower(name)` gives the present tuples of a lower relation as (c0 ..)."""
+    """One such bootstrap. versions: the stratum's relations before. lower: those of lower strata as they are. compare:
+    what the tuples of a new layer, and of the version that it replaces, were and are, and the layer's rows."""
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class Pivoted:
         tables: Tables,
         encode: Encode,
         budget: Budget,
+        compare: Callable[[Version, Table], tuple[Seen, int]],
     ) -> None:
         own = set(stratum.relations)
         self._rules = tuple(rule for rule in stratum.rules if own & set(rule.body))
@@ -73,6 +76,7 @@ class Pivoted:
         self._tables = tables
         self._encode = encode
         self._budget = budget
+        self._compare = compare
 
     def possible(self, supports: Supports) -> bool:
         """Whether Python tasks can run here, the lower relations can be replicated, and nothing needs symbols."""
@@ -123,8 +127,8 @@ class Pivoted:
         layer = mine.select(*key, HEIGHT, SUPPORT, ENTRY)
         # One relation reads the checkpoint itself; several share it, and each takes its rows out.
         kept = table.view(layer, rows) if len(self._names) == 1 else self._tables.checkpoint(layer, rows)
-        begun_ = begun(version, False, self._stratum)
-        seen = self._seen(mine, begun_)
+        begun_ = begun(version, True, self._stratum)
+        seen = self._compare(version, kept)[0] if version.rows else self._seen(mine, begun_)
         return Outcome(begun_.with_layer(kept, seen.counts(version.counts)), seen.change())
 
     def _seen(self, mine: DataFrame, version: Version) -> Seen:

@@ -21,7 +21,7 @@ from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, to
 from engine.circuit.circuit import EMPTY, Circuit, Stratum, is_internal
 from engine.circuit.normal import UNIT
 from engine.circuit.plan import CompiledRule
-from engine.elastic import Abandoned, BootstrapCost, Course, Policy, Switched
+from engine.elastic import Abandoned, BootstrapCost, Course, OwnFacts, Policy, Switched
 from engine.epoch import RelationChange
 from engine.errors import ZedlogError
 from engine.placement import DEFAULT, Budget, Codes, Encode, Executed, FactDelta, PlacementState
@@ -179,21 +179,22 @@ class SparkPlacement:
         derived = self._derived(epoch, stratum)
         outcomes: dict[str, Outcome] = {}
         if not anew:
-            held = sum(epoch.versions[name].counts.asserted for name in stratum.relations)
-            gone = sum(int(np.count_nonzero(facts[name][1] < 0)) for name in changed)
-            kept = max(0, held - gone)
-            course = Course(last, policy, ahead=False, left=meter.left, kept=kept, gone=gone)
+            counts = [epoch.versions[name].counts for name in stratum.relations]
+            moved = OwnFacts.of(
+                (facts[name][1] for name in changed),
+                sum(c.asserted for c in counts),
+                sum(c.present for c in counts),
+            )
+            course = Course(last, policy, ahead=False, left=meter.left, facts=moved)
             meter.enter(stratum, course)
             try:
+                course.begin()
                 run = self._prepared(epoch, stratum, before, False, facts, encode, meter, growth)
                 outcomes = self._run_through(epoch, run)
             except Abandoned as stop:
                 # Here a step is charged when it has been done.
                 meter.derivations += stop.step
-                spent = stop.spent + stop.step
-                epoch.switched.append(
-                    Switched(stratum.relations, False, spent, stop.estimate, stop.bootstrap)
-                )
+                epoch.switched.append(Switched.by(stop, stratum.relations, stop.spent + stop.step))
                 for name in stratum.relations:
                     version = epoch.versions[name]
                     growth[name].live, growth[name].bytes = version.live, version.memory()

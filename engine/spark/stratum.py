@@ -268,15 +268,23 @@ class StratumRun:
         return found
 
     def _pivoted(self, found: Supports | None) -> Pivoted | None:
-        """The work as one job, where the stratum has a pivot and was empty, and there is enough of it."""
+        """The work as one job, where the stratum has a pivot and is computed from nothing, and there is enough
+        of it."""
         pivot = pivot_of(self._stratum)
         enough = min(PIVOT_ROWS, self._tables.local_rows)
-        empty = not any(version.rows for version in self._versions.values())
-        if pivot is None or found is None or found.table.rows <= enough or not empty:
+        anew = self._rebuilt or not any(version.rows for version in self._versions.values())
+        if pivot is None or found is None or found.table.rows <= enough or not anew:
             return None
         lower = {name: lower.new for name, lower in self._lower.items()}
         pivoted = Pivoted(
-            self._stratum, pivot, self._versions, lower, self._tables, self._encode, self._meter.budget
+            self._stratum,
+            pivot,
+            self._versions,
+            lower,
+            self._tables,
+            self._encode,
+            self._meter.budget,
+            self._frame_work().compared,
         )
         return pivoted if pivoted.possible(found) else None
 

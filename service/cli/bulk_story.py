@@ -99,7 +99,7 @@ class BulkStory:
         gone = len(found["spark"] - served)
         if gone:
             out.print(
-                f"  [dim]{counted(gone, 'tuple')} of them the service has not: the retracted dependency's[/]"
+                f"  [dim]the service holds {counted(gone, 'tuple')} less: the story above retracted a dependency[/]"
             )
         if not equal:
             raise AssertionError("the placements disagree")

@@ -19,6 +19,8 @@ from service.cli.client import Json, Refused, ServiceClient
 from service.cli.output import err, note, out
 
 _POLL_SECONDS = 0.2
+_RATED_ROWS = 10_000
+"""Rows from which a rate says something."""
 _STAGES = {
     "spark": "starting Spark",
     "look": "looking at the files",
@@ -44,7 +46,7 @@ def list_jobs(
         jobs = client.get("/v1/jobs", limit=limit)["jobs"]
     table = Table(header_style="bold")
     for column in ("job", "what", "state", "submitted", "took"):
-        table.add_column(column)
+        table.add_column(column, no_wrap=column != "what")
     for job in jobs:
         created = datetime.fromtimestamp(job["created"]).strftime("%Y-%m-%d %H:%M:%S")
         table.add_row(job["job"], escape(what(job)), state(job), created, took(job))
@@ -152,13 +154,14 @@ def report(job: Json) -> None:
         )
         return
     good = _counted(result["rows"] - result["rejected"], "row")
-    rate = result["rows"] / max(result["seconds"], 1e-9)
     head = "would import" if job["request"].get("dry_run") else "imported"
     epoch = f", epoch {result['epoch']}" if result["epoch"] is not None else ", nothing to apply"
     out.print(
-        f"{head} {good}, {_counted(result['tuples'], 'distinct tuple')}, in {seconds(result['seconds'])} "
-        f"({rate:,.0f} rows/s){epoch}"
+        f"{head} {good}, {_counted(result['tuples'], 'distinct tuple')}, in {seconds(result['seconds'])}"
+        f"{_rate(job)}{epoch}"
     )
+    if result["epoch"] is not None and not result["changes"]:
+        out.print("  no relation changed")
     for relation, change in sorted(result["changes"].items()):
         out.print(f"  {escape(relation)}: +{change['inserted']:,} -{change['deleted']:,}")
     if result["rejected"]:
@@ -166,6 +169,17 @@ def report(job: Json) -> None:
             f"[yellow]{_counted(result['rejected'], 'row')} left out; all of them: {escape(str(result['rejects']))}[/]"
         )
         _show_bad_rows(result)
+
+
+def _rate(job: Json) -> str:
+    """What of the time was Spark's start, and how fast the rows came in without it; no rate for so few rows that only
+    the queries' own start shows."""
+    result = job["result"]
+    start = sum(stage["seconds"] for stage in job["stages"] if stage["name"] == "spark")
+    took = result["seconds"] - start
+    after = f", {seconds(start)} of them Spark's start" if start >= 1 else ""
+    said = result["rows"] >= _RATED_ROWS and took > 0
+    return f"{after} ({result['rows'] / took:,.0f} rows/s)" if said else after
 
 
 def _show_bad_rows(found: Json) -> None:

@@ -71,10 +71,25 @@ def test_it_waits_and_reports(capsys: pytest.CaptureFixture[str]) -> None:
     client = Client(job("running"), job("succeeded", result=RESULT))
     jobs.report(jobs.follow(client, job("queued")))  # type: ignore[arg-type]
     seen = capsys.readouterr()
-    assert "imported 999 rows, 900 distinct tuples, in 0.5 s (2,000 rows/s), epoch 3" in seen.out
+    assert "imported 999 rows, 900 distinct tuples, in 0.5 s, epoch 3" in seen.out
     assert "e: +900 -0" in seen.out
     assert "1 row left out" in seen.err
     assert "e.csv, row 7: not 2 fields" in seen.err
+
+
+def test_a_rate_is_that_of_many_rows_once_spark_has_started(capsys: pytest.CaptureFixture[str]) -> None:
+    stages = [
+        {"name": name, "fraction": 1.0, "seconds": took} for name, took in (("spark", 8.0), ("read", 2.0))
+    ]
+    result = {**RESULT, "rows": 500_001, "seconds": 10.0}
+    jobs.report(job("succeeded", result=result, stages=stages))
+    jobs.report(job("succeeded", result={**result, "rows": 10_000, "seconds": 2.0}, stages=stages[1:]))
+    jobs.report(job("succeeded", result={**result, "rows": 9_999, "changes": {}}, stages=stages))
+    seen = " ".join(capsys.readouterr().out.split())
+    assert "in 10.0 s, 8.0 s of them Spark's start (250,000 rows/s), epoch 3" in seen
+    assert "in 2.0 s (5,000 rows/s), epoch 3" in seen
+    assert seen.count("rows/s") == 2
+    assert seen.endswith("in 10.0 s, 8.0 s of them Spark's start, epoch 3 no relation changed")
 
 
 def test_the_first_interrupt_cancels_and_the_second_leaves_it(capsys: pytest.CaptureFixture[str]) -> None:

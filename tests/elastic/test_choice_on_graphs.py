@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from engine import Reasoner
+from engine.elastic import Policy
 from engine.epoch import EpochResult
 
 LINEAR = [("tc(x, y) :- arc(x, y).", 1), ("tc(x, z) :- tc(x, y), arc(y, z).", 1)]
+BOTH_WAYS = [("arc(y, x) :- arc(x, y).", 1)]
 PATHS = [("p(x, z) :- arc(x, y), arc(y, z).", 1)]
 Edges = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -26,8 +28,8 @@ def busiest(data: Path) -> Edges:
     return edges[np.argsort(-busy, kind="stable")]
 
 
-def closed(edges: Edges, rules: list[tuple[str, int]]) -> Reasoner:
-    reasoner = Reasoner("resident", threads=1)
+def closed(edges: Edges, rules: list[tuple[str, int]], **how: Any) -> Reasoner:
+    reasoner = Reasoner("resident", threads=1, **how)
     reasoner.apply(facts={"arc": edges}, rules=rules)
     return reasoner
 
@@ -77,3 +79,23 @@ def test_facts_that_came_in_one_by_one_do_not_make_a_bootstrap_look_cheap(busies
     assert held.strategy == "update"
     built = change(reasoner, busiest[2001:2002], 1, strategy="bootstrap")
     assert 0.3 < held.cost["bootstrap"] / built.cost["derivations"] < 3
+
+
+def test_facts_of_the_stratum_that_alone_cost_more_are_decided_on_before_the_start(busiest: Edges) -> None:
+    """Both ways, removed and added: an update changes the facts one by one, and derives as many again."""
+    reasoner, steady = (closed(busiest, BOTH_WAYS, switch=Policy(floor=0)) for _ in range(2))
+    few, some, most = busiest[:20], busiest[: len(busiest) // 5], busiest[: 3 * len(busiest) // 4]
+    for edges, strategy in ((few, "update"), (some, "update"), (most, "bootstrap")):
+        for weight in (-1, 1):
+            result = change(reasoner, edges, weight)
+            assert result.strategy == strategy
+            assert result.cost["abandoned"] == 0
+            if strategy == "bootstrap":
+                assert (
+                    f"after 0 derivations its update was expected to need {result.cost['estimate']:,}"
+                    in result.reason
+                )
+                assert f"to change {len(most):,} of its facts one by one" in result.reason
+            assert result.counts == change(steady, edges, weight, strategy="update").counts
+            assert reasoner.state() == steady.state()
+            reasoner.check_invariants()

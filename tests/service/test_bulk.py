@@ -94,6 +94,13 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
     ("no upload", "imports", {"upload": "../x", "relation": "e"}, "invalid_request", "is no upload"),
     ("unknown format", "imports", {**IMPORT, "format": "xml"}, "invalid_request", "must be one of csv"),
     ("no format", "imports", {"path": "a.x", "relation": "e"}, "invalid_request", "tells no format"),
+    (
+        "no format out",
+        "exports",
+        {"path": "a.x", "relation": "e"},
+        "invalid_request",
+        "parquet, csv, jsonl, ntriples",
+    ),
     ("no relation", "imports", {"path": "a.csv"}, "invalid_request", "needs the relation"),
     ("no name", "imports", {"path": "a.csv", "relation": "a b"}, "invalid_request", "cannot name a relation"),
     ("misspelt", "imports", {**IMPORT, "wieght": -1}, "invalid_request", "Did you mean 'weight'"),

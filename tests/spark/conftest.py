@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -69,9 +70,9 @@ def reasoners(source: SparkSource) -> Iterator[Callable[..., Reasoner]]:
     """A function that makes reasoners on a session; at the end all are closed."""
     made: list[Reasoner] = []
 
-    def make(manner: str = "small", partitions: int = 2) -> Reasoner:
+    def make(manner: str = "small", partitions: int = 2, **more: Any) -> Reasoner:
         chosen = replace(source.options, local_rows=LOCAL_ROWS[manner], partitions=partitions)
-        made.append(Reasoner("spark", spark=SparkSource(chosen, source.session())))
+        made.append(Reasoner("spark", spark=SparkSource(chosen, source.session()), **more))
         return made[-1]
 
     yield make

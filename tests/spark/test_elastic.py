@@ -13,14 +13,8 @@ from hypothesis import strategies as st
 
 from engine import Reasoner
 from engine.elastic import Policy
-from engine.errors import (
-    BudgetExceededError,
-    NegativeWeightError,
-    SparkUnavailableError,
-    UnsupportedFeatureError,
-)
-from engine.placement import Budget, Encode, PlacementState
-from engine.spark.placement import SparkPlacement
+from engine.errors import BudgetExceededError, NegativeWeightError, SparkUnavailableError
+from engine.placement import Budget
 from engine.spark.session import SparkOptions, SparkSource
 from engine.transaction import Transaction
 from tests.full import FULL
@@ -179,25 +173,6 @@ def test_without_spark_the_refusal_says_both() -> None:
     assert reasoner.apply(facts={"f": [((0, 70), 1)]}).placement == "resident"
 
 
-def test_what_spark_cannot_evaluate_stays_and_is_refused_by_both_names(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(placement: SparkPlacement, state: PlacementState, encode: Encode) -> None:
-        raise UnsupportedFeatureError("such a rule is not evaluated on Spark")
-
-    # There is no such rule today; the interface of a placement allows for one.
-    monkeypatch.setattr(SparkPlacement, "import_state", refuse)
-    reasoner = make(budget=Budget(memory=800_000))
-    reasoner.apply(facts={"e": square(60), "f": square(60, "f")}, rules=JOIN)
-    before = reasoner.state()
-    with pytest.raises(BudgetExceededError, match=r"allowed.*such a rule is not evaluated on Spark"):
-        reasoner.apply(facts={"f": square(200, "f")[60:]})
-    with pytest.raises(UnsupportedFeatureError):
-        reasoner.apply(facts={"f": [((0, 70), 1)]}, placement="spark")
-    assert (reasoner.placement, reasoner.state()) == ("resident", before)
-    reasoner.check_invariants()
-
-
 def test_a_fixed_placement_is_not_left(make: Make) -> None:
     reasoner = make("resident", budget=Budget(memory=800_000))
     with pytest.raises(BudgetExceededError, match=r"allowed.*; it was dropped whole$"):
@@ -215,6 +190,36 @@ def test_a_group_agrees_on_its_placement(make: Make) -> None:
     refused = Reasoner(spark=NoSpark(SparkOptions()))
     outcomes = refused.commit([Transaction.parse(facts=facts, placement="spark") for _ in range(2)]).outcomes
     assert [type(outcome) for outcome in outcomes] == [SparkUnavailableError] * 2
+
+
+@pytest.mark.parametrize("lost_at", [1, 2, 3])
+def test_a_group_does_not_ask_again_for_a_spark_that_is_gone(lost_at: int) -> None:
+    """The third execution is that of the second transaction alone, after the group failed for the first one."""
+    reasoner = Reasoner("resident", budget=Budget(tuples=150))
+    reasoner.apply(facts={"e": square(2), "f": square(2, "f")}, rules=JOIN)
+    before = reasoner.state()
+    placement, asked = reasoner._placement, 0
+    execute = placement.execute
+
+    def failing(*arguments: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked == lost_at:
+            raise SparkUnavailableError("the cluster is gone")
+        return execute(*arguments)
+
+    placement.execute = failing  # type: ignore[method-assign]
+    large = {"relation": "e", "tuples": square(100).tolist()}
+    small = [{"relation": "e", "tuples": [[9, n]]} for n in range(3)]
+    overdrawn = {"relation": "e", "tuples": [[5, 5]], "weight": -1}
+    group = [Transaction.parse(facts=[facts]) for facts in (overdrawn, large, *small)]
+    outcomes = reasoner.commit(group).outcomes
+    assert asked == lost_at
+    kinds = [type(outcome) for outcome in outcomes]
+    first = SparkUnavailableError if lost_at <= 2 else BudgetExceededError
+    assert kinds == [NegativeWeightError, first, *[SparkUnavailableError] * 3]
+    assert reasoner.state() == before
+    reasoner.check_invariants()
 
 
 placements = st.sampled_from([None, "spark", "resident"])

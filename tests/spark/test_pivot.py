@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from engine import Reasoner
 from engine.circuit.circuit import compile_circuit
 from engine.circuit.pivot import pivot_of
+from engine.elastic import Policy
 from engine.errors import EvaluationError
 from engine.language.parser import parse_rules
 from engine.language.schema import Column, ColumnType, Schema
@@ -120,3 +122,71 @@ def test_a_part_that_meets_a_value_that_does_not_exist_goes_the_general_way(on_s
     assert_same_epoch(spark.apply(**step), resident.apply(**step))
     assert set(spark.facts("sp", x=0)) == {(0, 1, 2), (0, 2, 2**62 + 2), (0, 3, 1)}
     assert_same_state(spark, resident)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [Policy("bootstrap"), Policy(switch=1e-9, floor=-(10**9))])
+def test_a_stratum_that_is_switched_takes_one_job_and_publishes_the_difference(
+    on_spark: Make, policy: Policy
+) -> None:
+    """A ring with chords loses an edge and gets another: most of the closure stays, with other supports."""
+    facts = {
+        "e": [((i, (i + 1) % 6), 1) for i in range(6)] + [((i, (i + 3) % 6), 1) for i in range(3)],
+        "tc": [((0, 1), 1), ((100, 5), 2), ((7, 100), 1)],
+    }
+    spark, resident = on_spark("large", switch=policy), Reasoner()
+    rules = [(rule, 1) for rule in LINEAR]
+    assert_same_epoch(spark.apply(facts=facts, rules=rules), resident.apply(facts=facts, rules=rules))
+    placement = spark._placement
+    assert isinstance(placement, SparkPlacement)
+    step = {"e": [((0, 1), -1), ((3, 50), 1)], "tc": [((0, 1), -1), ((100, 5), -1), ((60, 0), 1)]}
+    ours = spark.apply(facts=step)
+    assert_same_epoch(ours, resident.apply(facts=step, strategy="update"))
+    assert ours.strategy == "bootstrap"
+    if policy.always:
+        assert placement.heights == 1
+    assert_same_state(spark, resident)
+    spark.check_invariants()
+    # With nothing left, too few supports come from outside; what was there goes all the same.
+    gone = {"e": [(edge, -weight) for edge, weight in resident.weighted("e")]}
+    assert_same_epoch(spark.apply(facts=gone), resident.apply(facts=gone, strategy="update"))
+    assert_same_state(spark, resident)
+
+
+@pytest.mark.slow
+def test_a_stratum_whose_members_change_is_rebuilt_in_one_job(on_spark: Make) -> None:
+    """`b` joins `a`, which has tuples, and leaves it again; then the least distance takes the place of all."""
+    spark, resident = on_spark("large"), Reasoner()
+    both = [("b(y, x) :- a(x, y).", 1), ("a(x, z) :- b(y, x), e(y, z).", 1)]
+    facts = {"e": [((i, i + 1), 1) for i in range(6)] + [((6, 0), 1)], "a": [((0, 1), 1), ((9, 3), 1)]}
+    steps: list[dict[str, Any]] = [
+        {"facts": facts, "rules": [("a(x, y) :- e(x, y).", 1)]},
+        {"rules": both, "facts": {"e": [((6, 0), -1), ((6, 1), 1)]}},
+        {"rules": [(rule, -1) for rule, _ in both]},
+    ]
+    placement = spark._placement
+    assert isinstance(placement, SparkPlacement)
+    heights = []
+    for step in steps:
+        assert_same_epoch(spark.apply(**step), resident.apply(**step))
+        heights.append(placement.heights)
+        assert_same_state(spark, resident)
+        spark.check_invariants()
+    # The facts' own; the two that are rebuilt in one job are not gone through by height.
+    assert heights[1] == 1
+
+
+@pytest.mark.slow
+def test_a_fold_in_place_is_switched_in_one_job(on_spark: Make) -> None:
+    ring = [((i, (i + 1) % 6, 1), 1) for i in range(6)] + [((i, (i + 3) % 6, 7), 1) for i in range(0, 6, 2)]
+    spark, resident = on_spark("large", 2), Reasoner()
+    for reasoner in (spark, resident):
+        reasoner.apply(facts={"w": ring}, rules=PATHS)
+    placement = spark._placement
+    assert isinstance(placement, SparkPlacement)
+    for step in ({"w": [((0, 1, 1), -1)]}, {"w": [((0, 1, 2), 1), ((5, 0, 1), -1)]}):
+        ours = spark.apply(facts=step, strategy="bootstrap")
+        assert_same_epoch(ours, resident.apply(facts=step, strategy="update"))
+        assert placement.heights == 1
+        assert_same_state(spark, resident)
+        spark.check_invariants()
