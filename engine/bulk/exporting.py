@@ -34,6 +34,7 @@ from engine.language.parser import parse_query
 from engine.language.schema import Column, ColumnType
 from engine.placement import Budget
 from engine.query import evaluate, prepare
+from engine.spark.frames import from_driver
 from engine.storage.snapshot import Domain, Snapshot
 from engine.symbols import SymbolTable
 
@@ -140,7 +141,7 @@ def write(
     Raises:
         TargetExistsError, BulkStorageError, TypeMismatchError.
     """
-    frame = session.createDataFrame(table)
+    frame = from_driver(session, table)
     if request.one_file:
         frame = frame.coalesce(1)
     if isinstance(target, str):

@@ -20,8 +20,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from engine.arrow import column
 
@@ -31,6 +33,13 @@ WEIGHT, DERIVATIONS, FAULT, REL = "weight", "derivations", "fault", "rel"
 def padded(arity: int, width: int) -> list[Column]:
     """A tuple's columns, with zeros up to `width`."""
     return [F.col(column(i)) if i < arity else F.lit(0).cast("long").alias(column(i)) for i in range(width)]
+
+
+def from_driver(session: SparkSession, rows: pa.Table) -> DataFrame:
+    """Rows of this process. A Connect session takes an empty table only with a schema."""
+    if rows.num_rows:
+        return session.createDataFrame(rows)
+    return session.createDataFrame(rows, from_arrow_schema(rows.schema))
 
 
 def long(value: int) -> Column:

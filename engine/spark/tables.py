@@ -24,6 +24,7 @@ from engine.arrow import array_of
 from engine.errors import SparkUnavailableError
 from engine.spark.checkpoints import Checkpoints
 from engine.spark.failures import FAILURES, typed
+from engine.spark.frames import from_driver
 from engine.spark.options import SparkOptions
 from engine.spark.watch import Ended, executors, watching
 
@@ -81,13 +82,13 @@ class Tables:
 
     def local(self, table: pa.Table) -> Table:
         """A table in the driver."""
-        return Table(table.num_rows, table, None, self.spark.createDataFrame)
+        return Table(table.num_rows, table, None, lambda rows: from_driver(self.spark, rows))
 
     def put(self, table: pa.Table) -> Table:
         """Rows from the driver, kept where tables of their size live."""
         if table.num_rows <= self.local_rows:
             return self.local(table)
-        return self.checkpoint(self.spark.createDataFrame(table), table.num_rows)
+        return self.checkpoint(from_driver(self.spark, table), table.num_rows)
 
     def collect(self, frame: DataFrame, small: bool = True) -> pa.Table:
         """All rows, in the driver."""

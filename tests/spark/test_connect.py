@@ -13,11 +13,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from engine import Reasoner
 from engine.errors import CheckpointUnavailableError, InvalidRequestError, SparkUnavailableError
 from engine.spark import session as session_module
+from engine.spark.frames import from_driver
 from engine.spark.session import SparkOptions, SparkSource
 from tests.full import full
 from tests.spark.compare import assert_same_epoch, assert_same_state
@@ -93,6 +95,13 @@ def test_a_driver_of_our_own_is_refused_beside_it(source: SparkSource) -> None:
     source.session()
     with pytest.raises(InvalidRequestError, match="already has a Spark session with "):
         SparkSource(SparkOptions("local[2]")).session()
+
+
+def test_an_empty_table_of_the_driver_keeps_its_columns(source: SparkSource) -> None:
+    rows = pa.table({"c0": pa.array([], pa.int64()), "height": pa.array([], pa.int32())})
+    frame = from_driver(source.session(), rows)
+    assert frame.dtypes == [("c0", "bigint"), ("height", "int")]
+    assert frame.toArrow().num_rows == 0
 
 
 def test_missing_packages_of_the_client_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

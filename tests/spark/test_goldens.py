@@ -21,6 +21,10 @@ LIBRARY = [case for case in cases() if FULL or case.name == "delivery"]
 MANNERS = [("small", 2), ("mixed", 5), ("large", 1)]
 
 
+# A signal in the middle of a call to the JVM leaves the session useless, so only what hangs is to be ended.
+pytestmark = pytest.mark.timeout(1800)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", GOLDENS, ids=lambda path: path.name)
 def test_golden_on_spark(on_spark: Make, path: Path) -> None:

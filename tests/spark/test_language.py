@@ -34,6 +34,10 @@ few = settings(
 )
 
 
+# A signal in the middle of a call to the JVM leaves the session useless, so only what hangs is to be ended.
+pytestmark = pytest.mark.timeout(1800)
+
+
 def rules(*texts: str) -> list[tuple[str, int]]:
     return [(text, 1) for text in texts]
 
