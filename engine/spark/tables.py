@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -82,7 +83,8 @@ class Tables:
 
     def local(self, table: pa.Table) -> Table:
         """A table in the driver."""
-        return Table(table.num_rows, table, None, lambda rows: from_driver(self.spark, rows))
+        # The session is asked for now: an epoch that needs none is refused all the same where there is none.
+        return Table(table.num_rows, table, None, partial(from_driver, self.spark))
 
     def put(self, table: pa.Table) -> Table:
         """Rows from the driver, kept where tables of their size live."""
