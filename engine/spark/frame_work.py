@@ -70,7 +70,6 @@ class FrameWork:
         by_number = {self.names.index(name): fold for name, fold in in_place(stratum).items()}
         self._settling = Settling(self.width, by_number, stratum.signed, tables.partitions)
         self._tables = tables
-        self.local_rows = tables.local_rows
         self._key = [REL, *columns(self.width)]
         self._pushed, self._entered, self._later = _Parts(), _Parts(), _Parts()
         self._held: list[Table] = []
@@ -208,7 +207,7 @@ class FrameWork:
             # Nothing derives anything: a stratum that is made anew may come out empty.
             layer = self._tables.local(empty_layer(version.arity))
         try:
-            seen, layer.rows = self.compared(version, layer)
+            seen, layer.rows = compared(version, layer, self.rebuilt, self._stratum, self._tables)
         except BaseException:
             self._tables.release(layer)
             raise
@@ -217,43 +216,45 @@ class FrameWork:
         base = begun(version, self.rebuilt, self._stratum)
         return Outcome(base.with_layer(layer, seen.counts(version.counts)), seen.change())
 
-    def compared(self, version: Version, layer: Table) -> tuple[Seen, int]:
-        """What the layer's tuples (in a rebuilt stratum: all) were and are, and how many rows the layer has."""
-        key = columns(version.arity)
-        parts = [layer.frame.withColumns({NEW: long(1), TOUCHED: F.lit(True)})]
-        rows = version.frame()
-        if rows is not None:
-            if not self.rebuilt and layer.rows <= self.local_rows and key:
-                wanted = F.broadcast(layer.frame.select(*key).distinct())
-                rows = rows.join(wanted, key, "left_semi").select(*rows.columns)
-            parts.append(rows.withColumns({NEW: long(0), TOUCHED: F.lit(self.rebuilt)}))
-        old, at = F.col(NEW) == 0, F.col(HEIGHT)
-        now = ~old if self.rebuilt else F.lit(True)
-        values = {}
-        for side, flag in (("was", old), ("is", now)):
-            values[f"{side}_asserted"] = _sum_if(flag & (at == 0), SUPPORT)
-            values[f"{side}_derived"] = _sum_if(flag & (at > 0), SUPPORT)
-            values[f"{side}_present"] = _sum_if(flag, ENTRY)
-        summary = (
-            united(parts)
-            .groupBy(*key)
-            .agg(
-                *(value.alias(name) for name, value in values.items()),
-                F.max(TOUCHED).alias(TOUCHED),
-                F.sum(NEW).alias(NEW),
-            )
+
+def compared(
+    version: Version, layer: Table, rebuilt: bool, stratum: Stratum, tables: Tables
+) -> tuple[Seen, int]:
+    """What the tuples of a layer over `version` were and are, and how many rows the layer has. rebuilt: it replaces the
+    version, and all tuples of both count."""
+    key = columns(version.arity)
+    parts = [layer.frame.withColumns({NEW: long(1), TOUCHED: F.lit(True)})]
+    rows = version.frame()
+    if rows is not None:
+        if not rebuilt and layer.rows <= tables.local_rows and key:
+            wanted = F.broadcast(layer.frame.select(*key).distinct())
+            rows = rows.join(wanted, key, "left_semi").select(*rows.columns)
+        parts.append(rows.withColumns({NEW: long(0), TOUCHED: F.lit(rebuilt)}))
+    old, at = F.col(NEW) == 0, F.col(HEIGHT)
+    now = ~old if rebuilt else F.lit(True)
+    values = {}
+    for side, flag in (("was", old), ("is", now)):
+        values[f"{side}_asserted"] = _sum_if(flag & (at == 0), SUPPORT)
+        values[f"{side}_derived"] = _sum_if(flag & (at > 0), SUPPORT)
+        values[f"{side}_present"] = _sum_if(flag, ENTRY)
+    summary = (
+        united(parts)
+        .groupBy(*key)
+        .agg(
+            *(value.alias(name) for name, value in values.items()),
+            F.max(TOUCHED).alias(TOUCHED),
+            F.sum(NEW).alias(NEW),
         )
-        table = self._tables.collect(summary.where(TOUCHED), small=layer.rows <= self.local_rows)
-        was_asserted, was_derived, was_present, asserted, derived, present = (
-            array_of(table, v) for v in values
-        )
-        if version.fold is not None:
-            was_derived = was_present
-        if version.name in in_place(self._stratum):
-            derived = present
-        codes = codes_of(table, version.arity)
-        seen = Seen(codes, (was_asserted, was_derived, was_present), (asserted, derived, present))
-        return seen, int(array_of(table, NEW).sum())
+    )
+    table = tables.collect(summary.where(TOUCHED), small=layer.rows <= tables.local_rows)
+    was_asserted, was_derived, was_present, asserted, derived, present = (array_of(table, v) for v in values)
+    if version.fold is not None:
+        was_derived = was_present
+    if version.name in in_place(stratum):
+        derived = present
+    codes = codes_of(table, version.arity)
+    seen = Seen(codes, (was_asserted, was_derived, was_present), (asserted, derived, present))
+    return seen, int(array_of(table, NEW).sum())
 
 
 def measures(work: FrameWork) -> list[Column]:

@@ -26,6 +26,7 @@ from engine.language.syntax import Constant, walk
 from engine.placement import Budget, Encode
 from engine.resident.bound import bind_rule
 from engine.spark.fixpoint import COST, ERRORS, PROBLEM, UNDEFINED, Fixpoint, schema
+from engine.spark.frame_work import compared
 from engine.spark.frames import REL, WEIGHT
 from engine.spark.tables import ROWS, Table, Tables
 from engine.spark.tasks import can_map, map_in_arrow
@@ -51,8 +52,7 @@ def _needs_no_symbols(rule: CompiledRule) -> bool:
 
 
 class Pivoted:
-    """One such bootstrap. versions: the stratum's relations before. lower: those of lower strata as they are. compare:
-    what the tuples of a new layer, and of the version that it replaces, were and are, and the layer's rows."""
+    """One such bootstrap. versions: the stratum's relations before. lower: those of lower strata as they are."""
 
     def __init__(
         self,
@@ -63,7 +63,6 @@ class Pivoted:
         tables: Tables,
         encode: Encode,
         budget: Budget,
-        compare: Callable[[Version, Table], tuple[Seen, int]],
     ) -> None:
         own = set(stratum.relations)
         self._rules = tuple(rule for rule in stratum.rules if own & set(rule.body))
@@ -76,7 +75,6 @@ class Pivoted:
         self._tables = tables
         self._encode = encode
         self._budget = budget
-        self._compare = compare
 
     def possible(self, supports: Supports) -> bool:
         """Whether Python tasks can run here, the lower relations can be replicated, and nothing needs symbols."""
@@ -128,7 +126,10 @@ class Pivoted:
         # One relation reads the checkpoint itself; several share it, and each takes its rows out.
         kept = table.view(layer, rows) if len(self._names) == 1 else self._tables.checkpoint(layer, rows)
         begun_ = begun(version, True, self._stratum)
-        seen = self._compare(version, kept)[0] if version.rows else self._seen(mine, begun_)
+        if version.rows:
+            seen, _ = compared(version, kept, True, self._stratum, self._tables)
+        else:
+            seen = self._seen(mine, begun_)
         return Outcome(begun_.with_layer(kept, seen.counts(version.counts)), seen.change())
 
     def _seen(self, mine: DataFrame, version: Version) -> Seen:

@@ -277,14 +277,7 @@ class StratumRun:
             return None
         lower = {name: lower.new for name, lower in self._lower.items()}
         pivoted = Pivoted(
-            self._stratum,
-            pivot,
-            self._versions,
-            lower,
-            self._tables,
-            self._encode,
-            self._meter.budget,
-            self._frame_work().compared,
+            self._stratum, pivot, self._versions, lower, self._tables, self._encode, self._meter.budget
         )
         return pivoted if pivoted.possible(found) else None
 

@@ -35,6 +35,8 @@ ON_CLUSTER = QUICK | {
     "spark.executor.extraJavaOptions": JVM,
 }
 
+# A signal in the middle of a call to the JVM leaves the session useless, so only what hangs is to be ended.
+patient = pytest.mark.timeout(1800)
 classic = pytest.mark.skipif(MASTER.startswith("sc://"), reason="looks into a driver that is in this process")
 
 

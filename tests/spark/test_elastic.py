@@ -22,9 +22,9 @@ from tests.oracle.programs import History, histories
 from tests.oracle.subject import changes_of
 from tests.oracle.test_master_property import expected_after
 from tests.spark.compare import assert_same_state
+from tests.spark.conftest import patient
 
-# A signal in the middle of a call to the JVM leaves the session useless, so only what hangs is to be ended.
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = patient
 
 CLOSURE = [("tc(x, y) :- e(x, y).", 1), ("tc(x, z) :- tc(x, y), e(y, z).", 1)]
 CHAIN = {"e": [((i, i + 1), 1) for i in range(4)]}

@@ -14,6 +14,7 @@ from tests.library.case import LibraryCase, cases
 from tests.programs.case import case_paths, read_case
 from tests.programs.test_goldens import check_golden, excerpt
 from tests.spark.compare import apply_both, assert_same_state
+from tests.spark.conftest import patient
 
 Make = Callable[..., Reasoner]
 GOLDENS = [p for p in case_paths() if FULL or p.name in ("head_min_next_best", "strings")]
@@ -21,8 +22,7 @@ LIBRARY = [case for case in cases() if FULL or case.name == "delivery"]
 MANNERS = [("small", 2), ("mixed", 5), ("large", 1)]
 
 
-# A signal in the middle of a call to the JVM leaves the session useless, so only what hangs is to be ended.
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = patient
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from tests.oracle.stratified_programs import DialectHistory, Totals, dialect_his
 from tests.oracle.subject import everything, model_of
 from tests.oracle.test_master_property_dialect import REFUSALS, expected_of
 from tests.spark.compare import apply_both, assert_same_state
+from tests.spark.conftest import patient
 
 Make = Callable[..., Reasoner]
 Change = dict[str, Any]
@@ -34,8 +35,7 @@ few = settings(
 )
 
 
-# A signal in the middle of a call to the JVM leaves the session useless, so only what hangs is to be ended.
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = patient
 
 
 def rules(*texts: str) -> list[tuple[str, int]]:
