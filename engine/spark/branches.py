@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from engine.arrow import HEIGHT, column, columns
 from engine.circuit.normal import Fold
-from engine.circuit.plan import CompiledRule, Let, Plan, Where
+from engine.circuit.plan import Check, CompiledRule, Extend, Let, Plan, Where
 from engine.errors import EvaluationError
 from engine.placement import Encode
 from engine.spark.folds import groups, refolded
@@ -23,8 +23,12 @@ from engine.spark.frames import DERIVATIONS, FAULT, REL, WEIGHT, long, padded, u
 from engine.spark.lowering import See, derivations
 from engine.spark.terms import can_fail
 from engine.spark.texts import InDriver
+from engine.spark.together import Started, Together, shape
 from engine.spark.version import Version
 from engine.spark.work import Supports
+
+TOGETHER = 32
+"""Plans in one join at the most: what Spark compiles for a row should not outgrow what the JVM compiles."""
 
 
 class Branches:
@@ -36,16 +40,18 @@ class Branches:
         self._encode = encode
         self._in_driver = in_driver
         self._frames: list[DataFrame] = []
+        self._started: dict[tuple[bool, int], list[Started]] = {}
+        """By smallness and shape, plans that go together."""
         self._sources: list[CompiledRule | Fold] = []
         self.faulty: set[str] = set()
         """Rules (ids) that met a binding without a value."""
 
     def __bool__(self) -> bool:
-        return bool(self._frames)
+        return bool(self._frames or self._started)
 
     def take(self, more: Sequence[DataFrame] = ()) -> DataFrame:
         """All branches summed up by tuple and height; there are none left then."""
-        frames, self._frames = [*self._frames, *more], []
+        frames, self._frames = [*self._frames, *self._joined(), *more], []
         return (
             united(frames)
             .groupBy(REL, *columns(self._width), HEIGHT)
@@ -56,6 +62,12 @@ class Branches:
         self, rule: CompiledRule, plan: Plan, changes: DataFrame, see: See, weight: int, small: bool
     ) -> bool:
         """Add the head's changes, times `weight`; false if a step sees nothing."""
+        form = shape(plan)
+        if form is not None:
+            if not all(see(step) for step in plan.steps if isinstance(step, Extend | Check)):
+                return False
+            self._started.setdefault((small, form), []).append(Started(plan, changes, see, weight))
+            return True
         derived = derivations(
             rule.rule,
             plan,
@@ -92,6 +104,14 @@ class Branches:
                 )
             )
         return True
+
+    def _joined(self) -> list[DataFrame]:
+        frames = []
+        for (small, _), started in self._started.items():
+            together = Together(self._names, self._width, self._encode, small, consolidate=not small)
+            frames += [together.heads(started[i : i + TOGETHER]) for i in range(0, len(started), TOGETHER)]
+        self._started = {}
+        return frames
 
     def fold(
         self,

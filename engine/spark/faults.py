@@ -60,8 +60,9 @@ def _check(
     sure, last = _parted(rule.rule)
     plan = next(plan for plan in compile_rule(sure).plans if not plan.start.negated)
 
-    def see(step: LookUp) -> DataFrame | None:
-        return entries(step.relation)
+    def see(step: LookUp) -> list[DataFrame]:
+        seen = entries(step.relation)
+        return [] if seen is None else [seen]
 
     changes = entries(plan.start.relation)
     if changes is None:

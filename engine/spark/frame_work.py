@@ -281,7 +281,9 @@ class FrameBatch:
         self.nexts: dict[int, int] = {}
         self._work = work
         self._table = table
-        self._earlier = earlier
+        self._earlier_parts = earlier
+        self._changes: dict[str, DataFrame] = {}
+        self._earlier: dict[str, DataFrame] = {}
         self._net: dict[str, int] = {}
         self._fitting: dict[Start, int] = {}
         for row in found.to_pylist():
@@ -303,17 +305,18 @@ class FrameBatch:
     def fitting(self, start: Start) -> int:
         return self._fitting.get(start, 0)
 
-    def changes(self, relation: str) -> DataFrame:
-        return self._of(relation, [self.rows()])
+    def changes(self, relation: str) -> DataFrame | None:
+        return self._of(relation, [self.rows()], self._changes) if self.changed.get(relation) else None
 
-    def entered(self, relation: str, with_batch: bool) -> DataFrame | None:
-        frames = [*self._earlier, self.rows()] if with_batch and self.changed.get(relation) else self._earlier
-        return self._of(relation, frames) if frames else None
+    def earlier(self, relation: str) -> DataFrame | None:
+        return self._of(relation, self._earlier_parts, self._earlier) if self._earlier_parts else None
 
-    def _of(self, relation: str, frames: list[DataFrame]) -> DataFrame:
-        mine = F.col(REL) == self._work.names.index(relation)
-        key = columns(self._work.versions[relation].arity)
-        return united([f.where(mine).select(*key, HEIGHT, WEIGHT) for f in frames])
+    def _of(self, relation: str, parts: list[DataFrame], known: dict[str, DataFrame]) -> DataFrame:
+        if relation not in known:
+            mine = F.col(REL) == self._work.names.index(relation)
+            key = columns(self._work.versions[relation].arity)
+            known[relation] = united(parts).where(mine).select(*key, HEIGHT, WEIGHT)
+        return known[relation]
 
 
 def _sum_if(condition: Column, name: str) -> Column:

@@ -8,11 +8,11 @@ and none at all where the relation's layers are in the driver too. Settling a he
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from engine.arrow import ENTRY, HEIGHT, SUPPORT, Array, array_of, codes_of, column, columns, to_arrow
@@ -226,8 +226,9 @@ class LocalBatch:
     work: LocalWork
     height: int
     batch: Mapping[str, Change]
-    earlier: Mapping[str, list[Change]]
-    _frame: DataFrame | None = None
+    past: Mapping[str, list[Change]]
+    _all: DataFrame | None = None
+    _frames: dict[tuple[str, bool], DataFrame] = field(default_factory=dict)
 
     def net(self) -> Mapping[str, int]:
         return {name: int(weights.sum()) for name, (_, _, weights) in self.batch.items()}
@@ -236,20 +237,26 @@ class LocalBatch:
         change = self.batch.get(start.relation)
         return 0 if change is None else count_fitting(change[0], start, self.work.encode)
 
-    def changes(self, relation: str) -> DataFrame:
-        return self._of(relation, F.col(BATCH))
+    def changes(self, relation: str) -> DataFrame | None:
+        return self._of(relation, True) if relation in self.batch else None
 
-    def entered(self, relation: str, with_batch: bool) -> DataFrame | None:
-        if not self.earlier[relation] and not (with_batch and relation in self.batch):
-            return None
-        return self._of(relation, F.lit(True) if with_batch else ~F.col(BATCH))
+    def earlier(self, relation: str) -> DataFrame | None:
+        return self._of(relation, False) if self.past[relation] else None
 
-    def _of(self, relation: str, rows: Column) -> DataFrame:
-        if self._frame is None:
+    def _of(self, relation: str, in_batch: bool) -> DataFrame:
+        if (relation, in_batch) not in self._frames:
+            arity = self.work.versions[relation].arity
+            mine = (F.col(REL) == self.work.names.index(relation)) & (F.col(BATCH) == in_batch)
+            rows = self._rows().where(mine).select(*columns(arity), HEIGHT, WEIGHT)
+            self._frames[relation, in_batch] = rows
+        return self._frames[relation, in_batch]
+
+    def _rows(self) -> DataFrame:
+        if self._all is None:
             parts = []
             for name in self.work.names:
                 for flag, changes in (
-                    (False, self.earlier[name]),
+                    (False, self.past[name]),
                     (True, [self.batch[name]] if name in self.batch else []),
                 ):
                     for codes, heights, weights in changes:
@@ -258,10 +265,8 @@ class LocalBatch:
                                 name, codes, height=heights, weight=weights, in_batch=np.full(1, flag)
                             )
                         )
-            self._frame = self.work._tables.local(pa.concat_tables(parts)).frame
-        arity = self.work.versions[relation].arity
-        mine = (F.col(REL) == self.work.names.index(relation)) & rows
-        return self._frame.where(mine).select(*map(column, range(arity)), HEIGHT, WEIGHT)
+            self._all = self.work._tables.local(pa.concat_tables(parts)).frame
+        return self._all
 
 
 def count_fitting(codes: Codes, start: Start, encode: Encode) -> int:

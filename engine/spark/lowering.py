@@ -14,7 +14,7 @@ that needs the value, unless another literal is false: a fault that no complete 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -26,15 +26,15 @@ from engine.circuit.normal import CoreRule
 from engine.circuit.plan import Absent, Check, Extend, Let, Plan, Source, Start, Step, Where
 from engine.language.syntax import Constant, Variable, walk
 from engine.placement import Encode
-from engine.spark.frames import FAULT, WEIGHT, long
+from engine.spark.frames import FAULT, WEIGHT, long, united
 from engine.spark.terms import Terms, can_fail, is_native
 from engine.spark.texts import InDriver
 
 HOLDS = "holds"
 LookUp = Extend | Check | Absent
-See = Callable[[LookUp], DataFrame | None]
-"""The entries that a step's atom sees as (c0 .. cn, height, weight); None if there are none. Heights of relations of
-lower strata are 0."""
+See = Callable[[LookUp], Sequence[DataFrame]]
+"""The entries that a step's atom sees, in parts of (c0 .. cn, height, weight); the same part is the same frame. Heights
+of relations of lower strata are 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +118,10 @@ class Flow:
                 self._absent(step, see(step))
             case Extend() | Check():
                 seen = see(step)
-                if seen is None:
+                if not seen:
                     return False
                 self._keep_faults(step)
-                self._bindings = self._joined(step, seen)
+                self._bindings = self._joined(step, united(seen))
         return True
 
     def consolidate(self) -> None:
@@ -185,11 +185,11 @@ class Flow:
             self.lost.append(self.bindings.where(FAULT).select(FAULT))
             self._bindings = self.bindings.where(~F.col(FAULT))
 
-    def _absent(self, step: Absent, seen: DataFrame | None) -> None:
+    def _absent(self, step: Absent, seen: Sequence[DataFrame]) -> None:
         kept = self.bindings.select(*self._carried(step), HEIGHT, WEIGHT, FAULT)
-        if seen is not None:
+        if seen:
             # present is 0 or 1, so what is absent is everything less what is present.
-            found = self._joined(step, seen)
+            found = self._joined(step, united(seen))
             gone = found.select(*self._carried(step), HEIGHT, (-F.col(WEIGHT)).alias(WEIGHT), FAULT)
             kept = kept.union(gone)
         self._bindings = kept

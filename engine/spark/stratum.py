@@ -8,7 +8,7 @@ comes to the driver while it is small, and is kept on the executors when it is n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -92,6 +92,7 @@ class StratumRun:
         self._whole: list[tuple[CompiledRule, int]] = []
         self._in_driver = InDriver(tables, encode)
         self._branches = Branches(self._names, self._width, encode, self._in_driver)
+        self._seen: dict[tuple[str, bool], DataFrame | None] = {}
         self._large = False
         self._facts: list[pa.Table] = []
         self._work: Work | None = None
@@ -111,26 +112,20 @@ class StratumRun:
             delta = self._lower[relation].delta
             assert delta is not None
             to_come = frozenset(order[place + 1 :])
+            changes = delta.frame.select("*", F.lit(0).alias(HEIGHT))
 
             def see(
                 step: LookUp, relation: str = relation, to_come: frozenset[str] = to_come
-            ) -> DataFrame | None:
+            ) -> list[DataFrame]:
                 if step.relation in self._own:
-                    return self._own_entries(step.relation)
+                    return _some(self._own_entries(step.relation))
                 was = step.relation in to_come or (step.relation == relation and not step.before)
-                return self._lower_entries(step.relation, was)
+                return _some(self._lower_entries(step.relation, was))
 
             for rule, plan in plans[relation]:
                 fitting = _fitting(delta, plan.start, self._encode)
                 if fitting:
-                    self._add(
-                        rule,
-                        plan,
-                        delta.frame.select("*", F.lit(0).alias(HEIGHT)),
-                        see,
-                        1,
-                        self._small(delta.rows),
-                    )
+                    self._add(rule, plan, changes, see, 1, self._small(delta.rows))
 
     def whole_rule(self, rule: str, weight: int) -> None:
         """Add all derivations of a rule over the collections as they are, times `weight`."""
@@ -140,8 +135,8 @@ class StratumRun:
         """Start each whole rule at the atom that the fewest tuples fit; a rule with an atom that none fits gives
         nothing. A negated atom cannot be started at."""
 
-        def see(step: LookUp) -> DataFrame | None:
-            return self._entries(step.relation)
+        def see(step: LookUp) -> list[DataFrame]:
+            return _some(self._entries(step.relation))
 
         fitting = self._fitting([plan.start for rule, _ in self._whole for plan in _positive(rule)])
         for rule, weight in self._whole:
@@ -315,8 +310,9 @@ class StratumRun:
                 relation = plan.start.relation
                 fitting = batch.fitting(plan.start) if relation in self._own else 0
                 if fitting:
-                    see = self._see(relation, batch)
-                    self._add(rule, plan, batch.changes(relation), see, 1, self._small(fitting))
+                    changes = batch.changes(relation)
+                    assert changes is not None, "some change fits"
+                    self._add(rule, plan, changes, self._see(relation, batch), 1, self._small(fitting))
         if not self._branches:
             return
         found = self._summed()
@@ -327,13 +323,13 @@ class StratumRun:
     def _see(self, relation: str, batch: Batch) -> See:
         """What a step sees while the changes of `relation` go through: those of the relations before it are in."""
 
-        def see(step: LookUp) -> DataFrame | None:
-            if step.relation not in self._own:
-                return self._lower_entries(step.relation, was=False)
-            inside = step.relation < relation or (step.relation == relation and step.before)
-            old = self._own_entries(step.relation)
-            new = batch.entered(step.relation, inside)
-            return old if new is None else new if old is None else old.union(new)
+        def see(step: LookUp) -> list[DataFrame]:
+            name = step.relation
+            if name not in self._own:
+                return _some(self._lower_entries(name, was=False))
+            inside = name < relation or (name == relation and step.before)
+            new = batch.changes(name) if inside else None
+            return _some(self._own_entries(name), batch.earlier(name), new)
 
         return see
 
@@ -400,13 +396,26 @@ class StratumRun:
 
     def _own_entries(self, relation: str) -> DataFrame | None:
         """The entries of an own relation as they were before the epoch."""
-        return None if self._rebuilt else self._versions[relation].entries()
+        if self._rebuilt:
+            return None
+        return self._once((relation, True), self._versions[relation].entries)
 
     def _lower_entries(self, relation: str, was: bool) -> DataFrame | None:
         """The tuples of a lower relation, at height 0."""
         lower = self._lower[relation]
-        entries = (lower.old if was else lower.new).entries()
-        return None if entries is None else entries.withColumn(HEIGHT, F.lit(0))
+        version = lower.old if was else lower.new
+
+        def entries() -> DataFrame | None:
+            found = version.entries()
+            return None if found is None else found.withColumn(HEIGHT, F.lit(0))
+
+        return self._once((relation, was), entries)
+
+    def _once(self, key: tuple[str, bool], make: Callable[[], DataFrame | None]) -> DataFrame | None:
+        """One frame for the whole epoch: each that is made costs some calls of Spark, and a query reads each once."""
+        if key not in self._seen:
+            self._seen[key] = make()
+        return self._seen[key]
 
     def _grew(self, batch: Batch) -> None:
         for name, net in batch.net().items():
@@ -416,6 +425,10 @@ class StratumRun:
             if net > 0:
                 self._meter.grew()
                 self._meter.tuples(growth, self._stratum)
+
+
+def _some(*frames: DataFrame | None) -> list[DataFrame]:
+    return [frame for frame in frames if frame is not None]
 
 
 def _positive(rule: CompiledRule) -> list[Plan]:

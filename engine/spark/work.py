@@ -48,11 +48,11 @@ class Batch(Protocol):
     def fitting(self, start: Start) -> int:
         """How many changes fit the starting atom."""
 
-    def changes(self, relation: str) -> DataFrame:
-        """(c0 .. cn, height, weight)."""
+    def changes(self, relation: str) -> DataFrame | None:
+        """(c0 .. cn, height, weight); None if there are none. The same frame each time."""
 
-    def entered(self, relation: str, with_batch: bool) -> DataFrame | None:
-        """All entry changes of the epoch so far, with or without this batch."""
+    def earlier(self, relation: str) -> DataFrame | None:
+        """The same of all entry changes of the epoch before this batch."""
 
 
 @dataclass(frozen=True, slots=True)
