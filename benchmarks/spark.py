@@ -29,7 +29,7 @@ def bootstrap(
     relation: str,
     rules: list[str],
     head: str,
-    target: float,
+    target: float | None,
     runs: int,
 ) -> list[Figure]:
     """Add `rules` to loaded facts, `runs` times from scratch; the first run also warms up the JVM."""
@@ -63,13 +63,18 @@ def _heights(reasoner: Reasoner) -> int:
     return placement.heights
 
 
-def lubm(source: SparkSource, runs: int) -> list[Figure]:
-    """LUBM-1 under the six RDFS rules: bootstrap, and single facts."""
-    if not (DATA / "lubm1abox.ntenc").exists():
-        print(f"LUBM-1 left out: {DATA} is not there")
-        return []
-    triples = np.concatenate([np.loadtxt(DATA / f"lubm1{part}box.ntenc", dtype=np.int64) for part in "at"])
-    figures = bootstrap("LUBM-1 RDFS bootstrap", source, triples, "t", RDFS, "t", 8, runs)
+def lubm_boxes() -> tuple[Array, Array] | None:
+    """(assertions, terms): the triples of LUBM-1 about things and about classes; None where they are not there."""
+    paths = [DATA / f"lubm1{part}box.ntenc" for part in "at"]
+    if not all(path.exists() for path in paths):
+        print(f"LUBM-1 left out: {DATA} has none")
+        return None
+    assertions, terms = (np.loadtxt(path, dtype=np.int64) for path in paths)
+    return assertions, terms
+
+
+def epochs(source: SparkSource, triples: Array, runs: int) -> tuple[dict[int, list[float]], str]:
+    """Single facts retracted and added again under the RDFS rules: seconds by weight, and a note."""
     reasoner = Reasoner("spark", spark=source)
     reasoner.apply(facts={"t": triples}, rules=[(rule, 1) for rule in RDFS])
     rng = np.random.default_rng(1)
@@ -77,7 +82,7 @@ def lubm(source: SparkSource, runs: int) -> list[Figure]:
     queries: list[int] = []
     heights: list[int] = []
     for row in triples[rng.choice(len(triples), 2 * runs, replace=False)].tolist():
-        for weight in (-1, 1):
+        for weight in times:
             before = _queries(reasoner)
             start = time.perf_counter()
             reasoner.apply(facts={"t": [(tuple(row), weight)]})
@@ -85,7 +90,17 @@ def lubm(source: SparkSource, runs: int) -> list[Figure]:
             queries.append(_queries(reasoner) - before)
             heights.append(_heights(reasoner))
     reasoner.close()
-    note = f"{np.median(queries):g} queries, {np.median(heights):g} heights"
+    return times, f"{np.median(queries):g} queries, {np.median(heights):g} heights"
+
+
+def lubm(source: SparkSource, runs: int) -> list[Figure]:
+    """LUBM-1 under the six RDFS rules: bootstrap, and single facts."""
+    boxes = lubm_boxes()
+    if boxes is None:
+        return []
+    triples = np.concatenate(boxes)
+    figures = bootstrap("LUBM-1 RDFS bootstrap", source, triples, "t", RDFS, "t", 8, runs)
+    times, note = epochs(source, triples, runs)
     return [
         *figures,
         figure("LUBM-1, one fact retracted", times[-1], "s", 3, note),

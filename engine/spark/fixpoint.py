@@ -1,12 +1,15 @@
 """The fixpoint of one part of a pivoted stratum, run by the resident kernels inside a Spark task.
 
 In: the part's supports that come from outside the recursion, as Arrow batches of (rel, c0 .., height, weight), and,
-carried by the task itself, the recursive rules and the relations of lower strata that they read. Out: Arrow batches of
-(rel, c0 .., height, support, entry, derived, problem): every support of the part; `entry` is 1 where the tuple's entry
-is, and there `derived` is the sum of its supports above height 0. In a stratum with a fold in place a tuple may have
-more entries, also where it has no support, and `derived` says nothing. One more row, of `rel` COST, holds the
-derivations in `support`; one of `rel` PROBLEM, instead of all others, an error as JSON; one of `rel` UNDEFINED says
-that some binding had no value for a term, and that the part is not computed. The task holds its whole part in memory.
+carried by the task itself, the recursive rules and the relations of lower strata that they read. Out: every support of
+the part, in chunks: a row is up to CHUNK supports of one relation, and its c0 .., height and support are lists, since
+Spark then moves and keeps thousands of rows as the one object that a single one would be. All of a chunk have the same
+`entry`; those of height 0 have chunks of their own, and where these hold the tuples' only entries, `derived` lists the
+sums of their supports above. `size` is the number of supports.
+
+One more row, of `rel` COST, holds the derivations in `size`; one of `rel` PROBLEM, instead of all others, an error as
+JSON; one of `rel` UNDEFINED says that some binding had no value for a term, and that the part is not computed. The
+task holds its whole part in memory.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +38,9 @@ from engine.symbols import SymbolTable
 
 COST, PROBLEM, UNDEFINED = -1, -2, -3
 ERRORS: dict[str, type[ZedlogError]] = {e.code: e for e in (BudgetExceededError, WeightOverflowError)}
-_CHUNK = 1 << 16
+SIZE, DERIVED, MESSAGE = "size", "derived", "problem"
+CHUNK = 1 << 14
+"""Supports in a row of the output: 128 KiB a list, far below what the JVM calls a huge object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +65,9 @@ class Fixpoint:
         try:
             yield from self._computed(table, width)
         except (BudgetExceededError, WeightOverflowError) as error:
-            row = _row(width, PROBLEM, 0, json.dumps(error.problem(), default=str))
-            yield from row.to_batches()
+            yield _row(width, {REL: PROBLEM, MESSAGE: json.dumps(error.problem(), default=str)})
         except EvaluationError:
-            yield from _row(width, UNDEFINED, 0, None).to_batches()
+            yield _row(width, {REL: UNDEFINED})
 
     def _computed(self, table: pa.Table, width: int) -> Iterator[pa.RecordBatch]:
         folds = in_place(self.stratum)
@@ -96,55 +101,64 @@ class Fixpoint:
                 run.add_supports(name, codes, heights[mine], weights[mine])
         run.ascend()
         for number, name in enumerate(self.names):
-            rows = (_signed_rows if self.stratum.signed else _rows)(number, relations[name], width)
-            yield from rows.to_batches(max_chunksize=_CHUNK)
-        yield from _row(width, COST, meter.derivations, None).to_batches()
+            rows = to_table(relations[name]) if self.stratum.signed else _rows(relations[name])
+            yield from _chunks(number, rows, width)
+        yield _row(width, {REL: COST, SIZE: meter.derivations})
 
 
 def schema(width: int) -> str:
     """The schema of the output, as Spark writes it."""
-    tuples = [f"{name} long" for name in columns(width)]
-    return ", ".join(
-        ["rel int", *tuples, "height int", "support long", "entry long", "derived long", "problem string"]
-    )
+    return ", ".join(f"{name} {kind}" for name, (kind, _) in _fields(width).items())
 
 
-def _rows(number: int, relation: Relation, width: int) -> pa.Table:
+def _fields(width: int) -> dict[str, tuple[str, pa.DataType]]:
+    """The columns of the output, with their types in Spark and in Arrow."""
+    number, numbers = ("long", pa.int64()), ("array<long>", pa.list_(pa.int64()))
+    heights = ("array<int>", pa.list_(pa.int32()))
+    lists = {**dict.fromkeys(columns(width), numbers), HEIGHT: heights, SUPPORT: numbers, DERIVED: numbers}
+    return {REL: ("int", pa.int32()), ENTRY: number, SIZE: number, **lists, MESSAGE: ("string", pa.string())}
+
+
+def _row(width: int, values: Mapping[str, Any]) -> pa.RecordBatch:
+    """One row of the output; what is not in `values` is null, or zero where it is a number."""
+    values = {ENTRY: 0, SIZE: 0, **values}
+    fields = {name: kind for name, (_, kind) in _fields(width).items()}
+    arrays = [
+        values[name] if isinstance(values.get(name), pa.Array) else pa.array([values.get(name)], kind)
+        for name, kind in fields.items()
+    ]
+    return pa.record_batch(arrays, names=list(fields))
+
+
+def _rows(relation: Relation) -> pa.Table:
+    """(c0 .., height, support, entry, derived) of a relation whose tuples have one entry each. Above height 0
+    `derived` is left at zero."""
     rows, heights, counts = relation.supports()
     entry_height = np.full(len(relation.arrays.rows), -1, np.int32)
     entry_rows, _, hw = relation.list_entries()
     entry_height[entry_rows] = hw >> 1
-    entry = (entry_height[rows] == heights).astype(np.int64)
-    derived = np.where(entry != 0, relation.describe(rows)[1], 0)
-    wide = np.zeros((len(rows), width), np.int64)
-    wide[:, : relation.arity] = relation.codes(rows)
-    return _output(number, to_arrow(wide, height=heights, support=counts, entry=entry, derived=derived), None)
-
-
-def _signed_rows(number: int, relation: Relation, width: int) -> pa.Table:
-    table = to_table(relation)
-    wide = np.zeros((table.num_rows, width), np.int64)
-    wide[:, : relation.arity] = codes_of(table, relation.arity)
-    parts = {name: array_of(table, name) for name in (SUPPORT, ENTRY)}
-    heights = array_of(table, HEIGHT).astype(np.int32)
-    return _output(number, to_arrow(wide, height=heights, **parts, derived=np.zeros(1, np.int64)), None)
-
-
-def _row(width: int, rel: int, support: int, problem: str | None) -> pa.Table:
-    none = np.zeros(1, np.int64)
-    values = to_arrow(
-        np.zeros((1, width), np.int64),
-        height=np.zeros(1, np.int32),
-        support=np.array([support], np.int64),
-        entry=none,
-        derived=none,
+    entry = entry_height[rows] == heights
+    derived = np.zeros(len(rows), np.int64)
+    ground = np.flatnonzero(entry & (heights == 0))
+    derived[ground] = relation.describe(rows[ground])[1]
+    return to_arrow(
+        relation.codes(rows), height=heights, support=counts, entry=entry.astype(np.int64), derived=derived
     )
-    return _output(rel, values, problem)
 
 
-def _output(rel: int, table: pa.Table, problem: str | None) -> pa.Table:
-    n = table.num_rows
-    table = table.add_column(0, REL, pa.array(np.full(n, rel, np.int32)))
-    return table.append_column(
-        "problem", pa.array([problem] * n, pa.string()) if problem else pa.nulls(n, pa.string())
-    )
+def _chunks(rel: int, table: pa.Table, width: int) -> Iterator[pa.RecordBatch]:
+    """A relation's supports, each chunk of one entry and either at height 0 or above."""
+    entries, ground = array_of(table, ENTRY), array_of(table, HEIGHT) == 0
+    kinds = entries * 2 + ground
+    for kind in np.unique(kinds).tolist():
+        chosen = np.flatnonzero(kinds == kind)
+        lists = [name for name in table.column_names if name != ENTRY and (name != DERIVED or kind == 3)]
+        for part in np.split(chosen, range(CHUNK, len(chosen), CHUNK)):
+            taken = table.select(lists).take(pa.array(part)).combine_chunks()
+            values = {name: _as_list(taken.column(name)) for name in lists}
+            yield _row(width, {REL: rel, ENTRY: kind // 2, SIZE: len(part), **values})
+
+
+def _as_list(values: pa.ChunkedArray) -> pa.ListArray:
+    """One list of all values."""
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values.combine_chunks())

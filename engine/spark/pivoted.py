@@ -19,20 +19,20 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns
+from engine.arrow import ENTRY, HEIGHT, SUPPORT, Codes, array_of, codes_of, columns
 from engine.circuit.circuit import Stratum
 from engine.circuit.plan import CompiledRule, Let, Where
 from engine.language.syntax import Constant, walk
 from engine.placement import Budget, Encode
 from engine.resident.bound import bind_rule
-from engine.spark.fixpoint import COST, ERRORS, PROBLEM, UNDEFINED, Fixpoint, schema
+from engine.spark.fixpoint import COST, DERIVED, ERRORS, MESSAGE, PROBLEM, SIZE, UNDEFINED, Fixpoint, schema
 from engine.spark.frame_work import compared
 from engine.spark.frames import REL, WEIGHT
-from engine.spark.tables import ROWS, Table, Tables
+from engine.spark.tables import Table, Tables
 from engine.spark.tasks import can_map, map_in_arrow
 from engine.spark.terms import is_native
 from engine.spark.version import Version
-from engine.spark.work import Outcome, Seen, Supports, begun
+from engine.spark.work import Outcome, Seen, Supports, begun, in_place
 
 LOWER_BYTES = 256 << 20
 """Bytes of lower relations up to which they are replicated into every task."""
@@ -84,10 +84,9 @@ class Pivoted:
 
     def run(self, supports: Supports, charge: Callable[[int], None]) -> dict[str, Outcome] | None:
         """The whole fixpoint over supports from outside the recursion; None if a value does not exist."""
-        number = {name: i for i, name in enumerate(self._names)}
         value = F.coalesce(
             *(
-                F.when(F.col(REL) == number[name], F.col(columns(self._width)[c]))
+                F.when(F.col(REL) == self._names.index(name), F.col(columns(self._width)[c]))
                 for name, c in self._pivot.items()
             )
         )
@@ -96,21 +95,23 @@ class Pivoted:
         )
         parts = rows.repartition(self._tables.partitions, value)
         result = map_in_arrow(parts, self._task(), schema(self._width))
-        table, found = self._tables.measured(result, [REL], [F.sum(SUPPORT).alias(SUPPORT)])
+        # Its rows are chunks; how many supports there are is among what is found.
+        table = self._tables.checkpoint(result, 0)
         try:
-            sizes = dict(zip(array_of(found, REL).tolist(), array_of(found, ROWS).tolist(), strict=True))
-            if PROBLEM in sizes:
-                problem = self._tables.collect(
-                    table.frame.where(F.col(REL) == PROBLEM).select("problem").limit(1)
-                )
-                fields = json.loads(problem.column(0)[0].as_py())
+            found = self._found(table)
+            rels, sizes = array_of(found, REL), array_of(found, SIZE)
+            if PROBLEM in rels:
+                message = found.column(MESSAGE).drop_null()[0].as_py()
+                fields = json.loads(message)
                 raise ERRORS[fields.pop("code")](fields.pop("message"), **fields)
-            if UNDEFINED in sizes:
+            if UNDEFINED in rels:
                 self._tables.release(table)
                 return None
-            costs = dict(zip(array_of(found, REL).tolist(), array_of(found, SUPPORT).tolist(), strict=True))
-            charge(costs.get(COST, 0))
-            outcomes = {name: self._outcome(i, name, table, sizes.get(i, 0)) for name, i in number.items()}
+            charge(int(sizes[rels == COST].sum()))
+            outcomes = {
+                name: self._outcome(i, name, table, found.filter(pa.array(rels == i)))
+                for i, name in enumerate(self._names)
+            }
         except BaseException:
             self._tables.release(table)
             raise
@@ -118,37 +119,63 @@ class Pivoted:
             self._tables.release(table)
         return outcomes
 
-    def _outcome(self, number: int, name: str, table: Table, rows: int) -> Outcome:
-        version = self._versions[name]
-        key = columns(version.arity)
-        mine = table.frame.where(F.col(REL) == number)
-        layer = mine.select(*key, HEIGHT, SUPPORT, ENTRY)
-        # One relation reads the checkpoint itself; several share it, and each takes its rows out.
-        kept = table.view(layer, rows) if len(self._names) == 1 else self._tables.checkpoint(layer, rows)
-        begun_ = begun(version, True, self._stratum)
-        if version.rows:
-            seen, _ = compared(version, kept, True, self._stratum, self._tables)
-        else:
-            seen = self._seen(mine, begun_)
-        return Outcome(begun_.with_layer(kept, seen.counts(version.counts)), seen.change())
+    def _found(self, table: Table) -> pa.Table:
+        """What there is of every chunk, and the chunks of entries where they say all that is to be seen."""
+        new = [i for i, version in enumerate(self._versions.values()) if not version.rows]
+        seen = F.col(REL).isin([] if self._stratum.signed else new) & (F.col(ENTRY) == 1)
+        wanted = dict.fromkeys((*columns(self._width), DERIVED), seen)
+        wanted[SUPPORT] = F.col(DERIVED).isNotNull() & seen
+        lists = [F.when(condition, F.col(name)).alias(name) for name, condition in wanted.items()]
+        return self._tables.collect(table.frame.select(REL, ENTRY, SIZE, MESSAGE, *lists))
 
-    def _seen(self, mine: DataFrame, version: Version) -> Seen:
+    def _outcome(self, number: int, name: str, table: Table, found: pa.Table) -> Outcome:
+        version = self._versions[name]
+        # One relation reads the checkpoint itself; of several each takes its chunks out.
+        mine = table.frame.where(F.col(REL) == number)
+        if len(self._names) > 1:
+            table = self._tables.checkpoint(mine, 0)
+            mine = table.frame
+        key = columns(version.arity)
+        lists = F.arrays_zip(*key, HEIGHT, SUPPORT)
+        layer = mine.select(F.inline(lists), ENTRY).select(*key, HEIGHT, SUPPORT, ENTRY)
+        kept = table.view(layer, int(array_of(found, SIZE).sum()))
+        try:
+            seen = self._seen(version, kept, found)
+        except BaseException:
+            self._tables.release(kept)
+            raise
+        if not kept.rows:
+            self._tables.release(kept)
+        return Outcome(
+            begun(version, True, self._stratum).with_layer(kept, seen.counts(version.counts)), seen.change()
+        )
+
+    def _seen(self, version: Version, kept: Table, found: pa.Table) -> Seen:
+        """What there was and is of a relation's tuples."""
+        if version.rows:
+            return compared(version, kept, True, self._stratum, self._tables)[0]
+        if self._stratum.signed:
+            return self._signed_seen(kept.frame, version)
+        return _of_entries(found, version.arity)
+
+    def _signed_seen(self, rows: DataFrame, version: Version) -> Seen:
+        """What there is now of a relation whose tuples have any number of entries."""
         key = columns(version.arity)
         ground = F.col(HEIGHT) == 0
         asserted = F.when(ground, F.col(SUPPORT)).otherwise(0)
-        if version.signed:
-            above = F.col(ENTRY) if version.fold is not None else F.when(ground, 0).otherwise(F.col(SUPPORT))
-            tuples = mine.groupBy(*key).agg(
-                F.sum(asserted).alias("asserted"), F.sum(above).alias("derived"), F.sum(ENTRY).alias(ENTRY)
-            )
-            # A tuple may be there at some heights only.
-            tuples = tuples.where(F.col(ENTRY) > 0)
-        else:
-            tuples = mine.where(F.col(ENTRY) != 0).select(*key, asserted.alias("asserted"), "derived")
-        table = self._tables.collect(tuples, small=False)
-        none = np.zeros(table.num_rows, np.int64)
-        now = array_of(table, "asserted"), array_of(table, "derived"), none + 1
-        return Seen(codes_of(table, version.arity), (none, none, none), now)
+        above = (
+            F.col(ENTRY)
+            if version.name in in_place(self._stratum)
+            else F.when(ground, 0).otherwise(F.col(SUPPORT))
+        )
+        tuples = rows.groupBy(*key).agg(
+            F.sum(asserted).alias("asserted"), F.sum(above).alias(DERIVED), F.sum(ENTRY).alias(ENTRY)
+        )
+        # A tuple may be there at some heights only.
+        table = self._tables.collect(tuples.where(F.col(ENTRY) > 0), small=False)
+        return _appeared(
+            codes_of(table, version.arity), array_of(table, "asserted"), array_of(table, DERIVED)
+        )
 
     def _task(self) -> Fixpoint:
         arities = {name: version.arity for name, version in {**self._versions, **self._lower}.items()}
@@ -183,3 +210,30 @@ class Pivoted:
             writer.write_table(table)
         stream: bytes = sink.getvalue().to_pybytes()
         return stream
+
+
+def _of_entries(found: pa.Table, arity: int) -> Seen:
+    """The tuples in chunks of entries. One whose entry is above height 0 is derived, and not asserted: its number of
+    supports says nothing more, and is not here."""
+    entries = found.filter(pa.array(array_of(found, ENTRY) == 1))
+    ground = entries.filter(entries.column(DERIVED).is_valid())
+    above = entries.filter(entries.column(DERIVED).is_null())
+    codes = np.empty((int(array_of(entries, SIZE).sum()), arity), np.int64)
+    for i, name in enumerate(columns(arity)):
+        codes[:, i] = np.concatenate([_values(ground, name), _values(above, name)])
+    asserted, derived = np.zeros(len(codes), np.int64), np.ones(len(codes), np.int64)
+    first = _values(ground, SUPPORT)
+    asserted[: len(first)], derived[: len(first)] = first, _values(ground, DERIVED)
+    return _appeared(codes, asserted, derived)
+
+
+def _values(chunks: pa.Table, name: str) -> Codes:
+    """The lists of a column, one after another."""
+    flat = [part.flatten().to_numpy() for part in chunks.column(name).chunks]
+    return np.concatenate(flat) if flat else np.empty(0, np.int64)
+
+
+def _appeared(codes: Codes, asserted: Codes, derived: Codes) -> Seen:
+    """Tuples that were not there before."""
+    none = np.zeros(len(codes), np.int64)
+    return Seen(codes, (none, none, none), (asserted, derived, none + 1))

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from engine import Reasoner
-from engine.errors import UnsupportedFeatureError
 from tests.full import FULL
 from tests.library.case import LibraryCase, cases
 from tests.programs.case import case_paths, read_case
@@ -49,11 +48,6 @@ def test_differential_of_the_library(on_spark: Make, case: LibraryCase) -> None:
             line for line in case.text.splitlines() if line.startswith((".decl", ".type"))
         ),
     }
-    if "fixpoint" in case.features():
-        with pytest.raises(UnsupportedFeatureError, match="in recursion"):
-            spark.apply(**start)
-        assert not any(spark.state().values())
-        return
     apply_both(spark, resident, start)
     assert_same_state(spark, resident)
     less = {name: [(row, -1) for row in rows[::3]] for name, rows in facts.items()}

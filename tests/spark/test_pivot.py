@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine import Reasoner
+from engine.arrow import to_arrow
 from engine.circuit.circuit import compile_circuit
 from engine.circuit.pivot import pivot_of
 from engine.elastic import Policy
 from engine.errors import EvaluationError
 from engine.language.parser import parse_rules
 from engine.language.schema import Column, ColumnType, Schema
+from engine.spark import fixpoint
 from engine.spark.placement import SparkPlacement
 from tests.full import FULL
 from tests.spark.compare import assert_same_epoch, assert_same_state
@@ -54,6 +57,25 @@ def pivots(*rules: str) -> dict[str, int] | None:
 )
 def test_pivot_of_known_programs(rules: list[str], pivot: dict[str, int] | None) -> None:
     assert pivots(*rules) == pivot
+
+
+def test_chunks_hold_every_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries of three kinds at two heights; each chunk is of one kind, and no longer than it may be."""
+    monkeypatch.setattr(fixpoint, "CHUNK", 3)
+    n = np.arange(40)
+    entries, heights = n % 3 - 1, (n % 4 > 0).astype(np.int32)
+    codes = np.stack([n, n * n], axis=1)
+    rows = to_arrow(codes, height=heights, support=n + 7, entry=entries, derived=n * 2)
+    chunks = [batch.to_pylist()[0] for batch in fixpoint._chunks(5, rows, 3)]
+    found = []
+    for chunk in chunks:
+        assert 1 <= chunk["size"] <= 3
+        assert (chunk["rel"], chunk["c2"], len(set(chunk["height"]))) == (5, None, 1)
+        first = chunk["entry"] == 1 and chunk["height"][0] == 0
+        assert chunk["derived"] == ([x * 2 for x in chunk["c0"]] if first else None)
+        lists = [chunk[name] for name in ("c0", "c1", "height", "support")]
+        found += list(zip(*lists, [chunk["entry"]] * chunk["size"], strict=True))
+    assert sorted(found) == [tuple(row.values())[:5] for row in rows.to_pylist()]
 
 
 @pytest.mark.slow
