@@ -84,7 +84,7 @@ def test_rules_of_all_shapes_with_changes(on_spark: Make, manner: str, partition
 @patient
 def test_more_plans_than_go_together(on_spark: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(branches, "TOGETHER", 2)
-    test_rules_of_all_shapes_with_changes(on_spark, "large", 2)
+    test_rules_of_all_shapes_with_changes(on_spark, "small", 2)
 
 
 @classic
