@@ -262,9 +262,8 @@ def measures(work: FrameWork) -> list[Column]:
     changed = F.col(WEIGHT) != 0
     fitting = []
     for i, start in enumerate(work.starts):
-        condition = changed & (F.col(REL) == work.names.index(start.relation))
-        for part in fits(start, work.encode):
-            condition = condition & part
+        mine = F.col(REL) == work.names.index(start.relation)
+        condition = changed & mine & F.expr(fits(start, work.encode))
         fitting.append(F.sum(condition.cast("long")).alias(f"start{i}"))
     return [F.sum(changed.cast("long")).alias(CHANGED), F.sum(WEIGHT).alias("net"), *fitting]
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -45,10 +44,12 @@ class Derived:
     lost: tuple[DataFrame, ...]
 
 
-def fits(start: Start, encode: Encode) -> list[Column]:
-    """The conditions on a changed tuple to fit the starting atom's constants and repeated variables."""
-    constants = [F.col(column(c)) == long(encode(constant)) for c, constant in start.constants]
-    return [*constants, *(F.col(column(a)) == F.col(column(b)) for a, b in start.equal)]
+def fits(atom: Start | LookUp, encode: Encode) -> str:
+    """The condition, in SQL, on a tuple to fit an atom's constants and repeated variables."""
+    pairs = atom.constants if isinstance(atom, Start) else atom.key
+    constants = [f"{column(c)} = {encode(source)}L" for c, source in pairs if isinstance(source, Constant)]
+    equal = atom.equal if isinstance(atom, Start | Extend) else ()
+    return " AND ".join([*constants, *(f"{column(a)} = {column(b)}" for a, b in equal)]) or "true"
 
 
 def derivations(
@@ -104,7 +105,7 @@ class Flow:
     def start(self, start: Start, changes: DataFrame) -> None:
         bound = [F.col(column(c)).alias(self.variable(name)) for name, c in start.variables]
         sign = -F.col(WEIGHT) if start.negated else F.col(WEIGHT)
-        fitting = changes.where(_all(fits(start, self._encode)))
+        fitting = changes.where(fits(start, self._encode))
         self._bindings = fitting.select(*bound, HEIGHT, sign.alias(WEIGHT), F.lit(False).alias(FAULT))
 
     def take(self, step: Step, see: See) -> bool:
@@ -196,17 +197,9 @@ class Flow:
 
     def _joined(self, step: LookUp, seen: DataFrame) -> DataFrame:
         """Look the key up among the entries, keep what the plan carries on, bind what is new."""
-        wanted = [
-            F.col(column(c)) == long(self._encode(source))
-            for c, source in step.key
-            if isinstance(source, Constant)
-        ]
-        kept: tuple[tuple[str, int], ...] = ()
-        if isinstance(step, Extend):
-            wanted += [F.col(column(a)) == F.col(column(b)) for a, b in step.equal]
-            kept = step.kept
+        kept = step.kept if isinstance(step, Extend) else ()
         key = [(c, source) for c, source in step.key if isinstance(source, str)]
-        right = seen.where(_all(wanted)).select(
+        right = seen.where(fits(step, self._encode)).select(
             *(F.col(column(c)).alias(f"k{c}") for c, _ in key),
             *(F.col(column(c)).alias(self.variable(name)) for name, c in kept),
             F.col(HEIGHT).alias("their_height"),
@@ -214,7 +207,7 @@ class Flow:
         )
         left = F.broadcast(self.bindings) if self._broadcast else self.bindings
         equal = [F.col(self.variable(name)) == F.col(f"k{c}") for c, name in key]
-        joined = left.join(right, _all(equal), "inner") if equal else left.crossJoin(right)
+        joined = left.join(right, equal, "inner") if equal else left.crossJoin(right)
         return joined.select(
             *self._carried(step),
             *(self.variable(name) for name, _ in kept),
@@ -225,7 +218,3 @@ class Flow:
 
     def _source(self, source: Source) -> Column:
         return self._terms.code(Variable(source) if isinstance(source, str) else source)
-
-
-def _all(conditions: list[Column]) -> Column:
-    return reduce(lambda a, b: a & b, conditions) if conditions else F.lit(True)

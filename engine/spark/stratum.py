@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -163,7 +162,7 @@ class StratumRun:
             totals = []
             signed = self._stratum.signed and relation in self._own
             for i, start in enumerate(counted):
-                condition = reduce(lambda a, b: a & b, fits(start, self._encode))
+                condition = F.expr(fits(start, self._encode))
                 weight = F.abs(WEIGHT) if signed else F.col(WEIGHT)
                 totals.append(F.sum(F.when(condition, weight).otherwise(0)).alias(f"n{i}"))
             found = self._tables.collect(entries.agg(*totals), small=False)

@@ -19,10 +19,9 @@ from pyspark.sql import functions as F
 
 from engine.arrow import HEIGHT, column
 from engine.circuit.plan import Check, Extend, Plan, Source
-from engine.language.syntax import Constant
 from engine.placement import Encode
 from engine.spark.frames import DERIVATIONS, REL, WEIGHT, united
-from engine.spark.lowering import See
+from engine.spark.lowering import See, fits
 
 PLAN = "plan"
 
@@ -96,7 +95,7 @@ class Together:
                 p: f"{WEIGHT} * {-plans[p].weight if start.negated else plans[p].weight}L"
                 for p, start in starts.items()
             }
-            marked = _marked(frame, {p: self._fits(s.constants, s.equal) for p, s in starts.items()})
+            marked = _marked(frame, {p: fits(s, self._encode) for p, s in starts.items()})
             own = {p: [column(c) for _, c in values[p]] for p in mine}
             parts.append(
                 marked.selectExpr(PLAN, *_aligned(own, wide, "v"), HEIGHT, f"{_chosen(weights)} AS {WEIGHT}")
@@ -124,11 +123,7 @@ class Together:
         )
         parts = []
         for frame, mine in _by_frame({p: s.see(steps[p]) for p, s in plans.items()}):
-            conditions = {}
-            for p in mine:
-                step = steps[p]
-                constants = [(c, source) for c, source in step.key if isinstance(source, Constant)]
-                conditions[p] = self._fits(constants, step.equal if isinstance(step, Extend) else ())
+            conditions = {p: fits(steps[p], self._encode) for p in mine}
             parts.append(
                 _marked(frame, conditions).selectExpr(
                     f"{PLAN} AS their_{PLAN}",
@@ -151,12 +146,6 @@ class Together:
             | {name: f"v{first + i}" for i, (name, _) in enumerate(kept[p])}
             for p in plans
         }
-
-    def _fits(self, constants: Sequence[tuple[int, Constant]], equal: Sequence[tuple[int, int]]) -> list[str]:
-        return [
-            *(f"{column(c)} = {self._encode(constant)}L" for c, constant in constants),
-            *(f"{column(a)} = {column(b)}" for a, b in equal),
-        ]
 
     def _value(self, source: Source, places: Mapping[str, str]) -> str:
         return places[source] if isinstance(source, str) else f"{self._encode(source)}L"
@@ -192,12 +181,9 @@ def _by_frame(frames: Mapping[int, Sequence[DataFrame]]) -> list[tuple[DataFrame
     return list(found.values())
 
 
-def _marked(frame: DataFrame, conditions: Mapping[int, Sequence[str]]) -> DataFrame:
-    """The rows, each once for every plan whose conditions it fits, with the plan's number."""
-    marks = [
-        f"CASE WHEN {' AND '.join(wanted)} THEN {plan} END" if wanted else str(plan)
-        for plan, wanted in conditions.items()
-    ]
+def _marked(frame: DataFrame, conditions: Mapping[int, str]) -> DataFrame:
+    """The rows, each once for every plan whose condition it fits, with the plan's number."""
+    marks = [f"CASE WHEN {fitting} THEN {plan} END" for plan, fitting in conditions.items()]
     return frame.selectExpr("*", f"explode(array_compact(array({', '.join(marks)}))) AS {PLAN}")
 
 
