@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from benchmarks.engine import DATA, LINEAR, NON_LINEAR, RDFS, SAME_GENERATION, Array, rmat
+from benchmarks.engine import DATA, LINEAR, NON_LINEAR, RDFS, SAME_GENERATION, Array, lubm_boxes, rmat
 from benchmarks.report import Figure, figure, show
 from engine import Reasoner
 from engine.elastic import Strategy
@@ -123,10 +123,10 @@ def closure(edges: Array, counts: Sequence[int], runs: int) -> list[Figure]:
 
 
 def lubm(shares: Sequence[float], runs: int) -> list[Figure]:
-    if not (DATA / "lubm1abox.ntenc").exists():
-        print(f"LUBM-1 left out: {DATA} is not there")
+    boxes = lubm_boxes()
+    if boxes is None:
         return []
-    triples = np.concatenate([np.loadtxt(DATA / f"lubm1{part}box.ntenc", dtype=np.int64) for part in "at"])
+    triples = np.concatenate(boxes)
     reasoner = Reasoner("resident")
     reasoner.apply(facts={"t": triples}, rules=[(rule, 1) for rule in RDFS])
     mixed = np.random.default_rng(1).permutation(triples)

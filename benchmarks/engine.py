@@ -37,6 +37,16 @@ RDFS = [
 ]
 
 
+def lubm_boxes() -> tuple[Array, Array] | None:
+    """(assertions, terms): the triples of LUBM-1 about things and about classes; None where they are not there."""
+    paths = [DATA / f"lubm1{part}box.ntenc" for part in "at"]
+    if not all(path.exists() for path in paths):
+        print(f"LUBM-1 left out: {DATA} has none")
+        return None
+    assertions, terms = (np.loadtxt(path, dtype=np.int64) for path in paths)
+    return assertions, terms
+
+
 def rmat(vertices: int, edges: int, seed: int = 7) -> Array:
     """Distinct edges of an R-MAT graph with the probabilities 0.3, 0.25, 0.25, 0.2; int64[edges, 2]."""
     rng = np.random.default_rng(seed)
@@ -95,10 +105,10 @@ def memory() -> Figure:
 
 def lubm(runs: int) -> list[Figure]:
     """LUBM-1 under the six RDFS rules: bootstrap, single facts, one per cent."""
-    if not (DATA / "lubm1abox.ntenc").exists():
-        print(f"LUBM-1 left out: {DATA} is not there")
+    boxes = lubm_boxes()
+    if boxes is None:
         return []
-    triples = np.concatenate([np.loadtxt(DATA / f"lubm1{part}box.ntenc", dtype=np.int64) for part in "at"])
+    triples = np.concatenate(boxes)
     figures = bootstrap("LUBM-1 RDFS bootstrap", triples, "t", RDFS, "t", 0.5, runs)
     reasoner = Reasoner()
     reasoner.apply(facts={"t": triples}, rules=[(rule, 1) for rule in RDFS])

@@ -27,9 +27,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bulk import Run, copies_of
-from benchmarks.engine import DATA, LINEAR, RDFS, Array, rmat
+from benchmarks.engine import DATA, LINEAR, RDFS, Array, lubm_boxes, rmat
 from benchmarks.report import Figure, figure, show
-from benchmarks.spark import bootstrap, epochs, lubm_boxes
+from benchmarks.spark import bootstrap, epochs
 from engine.spark.session import SparkOptions, SparkSource
 from engine.storage.embedded import EmbeddedServer
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.engine import DATA, LINEAR, NON_LINEAR, RDFS, Array, rmat
+from benchmarks.engine import LINEAR, NON_LINEAR, RDFS, Array, lubm_boxes, rmat
 from benchmarks.report import Figure, figure, show
 from engine import Reasoner
 from engine.spark.placement import SparkPlacement
@@ -61,16 +61,6 @@ def _heights(reasoner: Reasoner) -> int:
     placement = reasoner._placement
     assert isinstance(placement, SparkPlacement), "the benchmark asks for it"
     return placement.heights
-
-
-def lubm_boxes() -> tuple[Array, Array] | None:
-    """(assertions, terms): the triples of LUBM-1 about things and about classes; None where they are not there."""
-    paths = [DATA / f"lubm1{part}box.ntenc" for part in "at"]
-    if not all(path.exists() for path in paths):
-        print(f"LUBM-1 left out: {DATA} has none")
-        return None
-    assertions, terms = (np.loadtxt(path, dtype=np.int64) for path in paths)
-    return assertions, terms
 
 
 def epochs(source: SparkSource, triples: Array, runs: int) -> tuple[dict[int, list[float]], str]:
