@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from engine.arrow import column, columns
+from engine.arrow import columns
 from engine.batches import WEIGHT, BatchStore
 from engine.bulk import reading
 from engine.bulk.reading import (
@@ -42,7 +42,7 @@ from engine.bulk.reading import (
 from engine.bulk.rejects import Rejected, summary, write_rejects
 from engine.bulk.request import FACTS, FAIL, JSONL, SKIP, TRIPLE, ImportRequest
 from engine.bulk.sources import Source
-from engine.bulk.typed import ORDER, first_reason, looks_like, mismatch
+from engine.bulk.typed import ORDER, looks_like, mismatch
 from engine.errors import (
     ArityError,
     BadRowsError,
@@ -284,33 +284,34 @@ def _keyed(
         values = [as_type(text, kind, request.format) for text, kind in zip(texts, types, strict=True)]
     else:
         values = texts
-    shown = [F.to_json(text) if request.format == JSONL else text.cast("string") for text in texts]
-    wrong = [
-        F.when(value.isNull(), mismatch(name, i, kind, text))
-        for i, (name, kind, text, value) in enumerate(zip(names, types, shown, values, strict=True))
-    ]
     weight = _weight(rows, request)
-    if request.weight_column is not None:
-        wrong.append(F.when(weight.isNull(), F.lit("the weight is no integer of 64 bits")))
+    wrong = []
     # A format that cannot fail but as a whole says itself what is wrong.
-    reason = first_reason([F.col(REASON), *(wrong if not (rows.lines and rows.types) else [])])
+    if not (rows.lines and rows.types):
+        shown = [F.to_json(text) if request.format == JSONL else text.cast("string") for text in texts]
+        wrong = [
+            F.when(value.isNull(), mismatch(name, i, kind, text))
+            for i, (name, kind, text, value) in enumerate(zip(names, types, shown, values, strict=True))
+        ]
+        if request.weight_column is not None:
+            wrong.append(F.when(weight.isNull(), F.lit("the weight is no integer of 64 bits")))
+    reason = F.coalesce(F.col(REASON), *wrong)
     typed = rows.frame.select(
-        *[value.alias(column(i)) for i, value in enumerate(values)],
+        *[value.alias(name) for name, value in zip(columns(rows.width), values, strict=True)],
         weight.alias(WEIGHT),
-        F.substring(reason, 1, 300).alias(REASON),
+        F.left(reason, F.lit(300)).alias(REASON),
         RAW,
         FILE,
         BLOCK,
         PLACE,
     )
-    good = F.col(REASON).isNull()
+    bad = f"{REASON} IS NOT NULL"
     # One key for all marks: most rows have none, and every key of a row is copied and hashed several times.
-    marks = F.when(~good, F.struct(*MARKS)).alias(_MARKS)
-    return typed.select(
-        *[F.when(good, F.col(column(i))).alias(column(i)) for i in range(rows.width)],
-        F.when(good, F.col(WEIGHT)).otherwise(F.lit(0)).alias(WEIGHT),
-        F.lit(1).cast("long").alias(ROWS),
-        marks,
+    return typed.selectExpr(
+        *[f"if({bad}, null, {name}) AS {name}" for name in columns(rows.width)],
+        f"if({bad}, 0L, {WEIGHT}) AS {WEIGHT}",
+        f"1L AS {ROWS}",
+        f"if({bad}, struct({', '.join(MARKS)}), null) AS {_MARKS}",
     )
 
 
@@ -324,7 +325,7 @@ def _summed(keyed: DataFrame, width: int, request: ImportRequest) -> DataFrame:
     counted = (
         keyed.repartition(*key).groupBy(*key).agg(_total(request).alias(WEIGHT), F.sum(ROWS).alias(ROWS))
     )
-    return counted.select(*columns(width), WEIGHT, ROWS, *[F.col(_MARKS)[mark].alias(mark) for mark in MARKS])
+    return counted.select(*columns(width), WEIGHT, ROWS, f"{_MARKS}.*")
 
 
 def _weight(rows: RawRows, request: ImportRequest) -> Column:

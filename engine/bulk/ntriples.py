@@ -73,14 +73,21 @@ def is_blank(line: Column) -> Column:
     return line.rlike(_BLANK_LINE)
 
 
-def cut_plain(line: Column) -> Column:
-    """array(subject, predicate, object) of a line that `is_plain`."""
-    return F.split(F.regexp_replace(line, _PLAIN_LINE, f"$1{_MARK}$2{_MARK}$3"), _MARK, -1)
+def marked(line: Column) -> Column:
+    """A plain triple (without escapes and control characters) with marks between its terms; any other line as it is."""
+    return F.regexp_replace(line, _PLAIN_LINE, f"$1{_MARK}$2{_MARK}$3")
 
 
-def is_plain(line: Column, cut: Column) -> Column:
-    """Whether a line is a triple without escapes and control characters. cut: what `cut_plain` makes of it."""
-    return (F.size(cut) == 3) & ~line.contains(_MARK) & F.is_valid_utf8(line)
+def is_plain(line: str, marked: str) -> str:
+    """SQL: whether a line is a plain triple. line, marked: columns, the second of what `marked` makes of the first."""
+    # A triple is never left as it was, for a mark stands where it has white space or `<`; and nothing else is changed
+    # but bytes that are not UTF-8.
+    return f"({marked} != {line} AND is_valid_utf8({line}))"
+
+
+def plain_terms(marked: str) -> str:
+    """SQL: array(subject, predicate, object) of a plain triple. marked: a column of what `marked` makes of it."""
+    return f"split({marked}, '{_MARK}', -1)"
 
 
 def cut(line: Column) -> Column:
@@ -99,7 +106,7 @@ def normalised(parts: Column) -> Column:
 
 
 def terms(parts: Column) -> list[Column]:
-    """Subject, predicate and object of the array that `cut_plain` or `normalised` gives; null where the line was no
+    """Subject, predicate and object of the array that `plain_terms` or `normalised` gives; null where the line was no
     triple."""
     subject, predicate, object_ = (F.get(parts, F.lit(i)) for i in range(3))
     # Most objects end in > or a quote, and are what they should be.

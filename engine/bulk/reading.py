@@ -34,7 +34,8 @@ RAW, REASON, FILE, BLOCK, PLACE = "raw", "reason", "file", "block", "place"
 MARKS: Final = (RAW, REASON, FILE, BLOCK, PLACE)
 WEIGHT_FIELD = "fw"
 _VALUE, _CORRUPT = "value", "_corrupt"
-_TERMS, _PLAIN = "terms", "plain"
+_MARKED, _PLAIN, _TERMS = "marked", "plain", "terms"
+_NUMBERED = "monotonically_increasing_id()"
 _LATIN = "ISO-8859-1"
 _PARQUET_TYPES: Final = {
     "string": ColumnType.SYMBOL,
@@ -93,16 +94,12 @@ def text_lines(session: SparkSession, files: Sequence[str], format_: str, *more:
     reader = session.read
     if format_ == FACTS:
         reader = reader.option("lineSep", "\n")
-    return reader.text(list(files)).select(_VALUE, *more, *_marks(F.monotonically_increasing_id()))
+    return reader.text(list(files)).select(_VALUE, *more, *map(F.expr, _marks(_NUMBERED)))
 
 
-def _marks(place: Column, file: Column | None = None) -> list[Column]:
-    where = F.col("_metadata")
-    return [
-        (where["file_path"] if file is None else file).alias(FILE),
-        where["file_block_start"].alias(BLOCK),
-        place.alias(PLACE),
-    ]
+def _marks(place: str) -> list[str]:
+    """FILE, BLOCK and PLACE in SQL."""
+    return [f"_metadata.file_path AS {FILE}", f"_metadata.file_block_start AS {BLOCK}", f"{place} AS {PLACE}"]
 
 
 def _shaped(
@@ -116,12 +113,12 @@ def _shaped(
 def _ntriples(session: SparkSession, files: Sequence[str]) -> RawRows:
     line = F.col(_VALUE)
     # In the projection that numbers the lines, which no condition passes: so the expression is evaluated once.
-    lines = text_lines(session, files, NTRIPLES, ntriples.cut_plain(line).alias(_TERMS))
-    looked = lines.withColumn(_PLAIN, ntriples.is_plain(line, F.col(_TERMS)))
+    lines = text_lines(session, files, NTRIPLES, ntriples.marked(line).alias(_MARKED))
+    looked = lines.selectExpr("*", f"{ntriples.is_plain(_VALUE, _MARKED)} AS {_PLAIN}")
     some = looked.filter(F.col(_PLAIN) | ~ntriples.is_blank(line))
-    fields = [F.when(F.col(_PLAIN), term) for term in ntriples.terms(F.col(_TERMS))]
-    reason = F.when(~F.col(_PLAIN), F.lit("not plain"))
-    frame = _shaped(some, fields, line, reason, None)
+    cut = some.selectExpr("*", f"if({_PLAIN}, {ntriples.plain_terms(_MARKED)}, null) AS {_TERMS}")
+    reason = F.expr(f"if({_PLAIN}, null, 'not plain')")
+    frame = _shaped(cut, ntriples.terms(F.col(_TERMS)), line, reason, None)
     return RawRows(frame, 3, ("s", "p", "o"), (ColumnType.SYMBOL,) * 3, lines=True, again=_ntriples_again)
 
 
@@ -183,7 +180,7 @@ def _delimited(
         .schema(f"{schema}, {_CORRUPT} string")
         .csv(list(files))
     )
-    rows = rows.select("*", *_marks(F.monotonically_increasing_id()))
+    rows = rows.selectExpr("*", *_marks(_NUMBERED))
     columns = [_utf8(F.coalesce(rows[f"`{name.replace('`', '``')}`"], F.lit(""))) for name in first]
     raw = F.coalesce(_utf8(F.col(_CORRUPT)), F.concat_ws(request.separator, *columns))
     reason = F.when(F.col(_CORRUPT).isNotNull(), F.lit(f"not {len(first)} fields")).when(
@@ -360,7 +357,7 @@ def _parquet(
     if weight is not None and types.pop() is not ColumnType.NUMBER:
         raise TypeMismatchError("a column of weights must hold integers", column_name=in_file[weight])
     columns = [F.col(f"`{name.replace('`', '``')}`") for name in in_file]
-    marked = rows.select("*", *_marks(F.col("_metadata")["row_index"]))
+    marked = rows.selectExpr("*", *_marks("_metadata.row_index"))
     typed = [
         finite(columns[i].cast("double")) if t is ColumnType.FLOAT else columns[i]
         for i, t in zip(places, types, strict=True)

@@ -63,8 +63,3 @@ def mismatch(name: str, position: int, kind: ColumnType, text: Column) -> Column
     return F.when(text.isNull(), F.lit(f"{where} has no value")).otherwise(
         F.concat(F.lit(f"{where} holds {kind.value}, but '"), F.left(text, F.lit(SHOWN)), F.lit("' is none"))
     )
-
-
-def first_reason(reasons: list[Column]) -> Column:
-    """The first that is not null."""
-    return F.coalesce(*reasons) if reasons else F.lit(None).cast("string")
