@@ -50,13 +50,9 @@ class Branches:
         return bool(self._frames or self._started)
 
     def take(self, more: Sequence[DataFrame] = ()) -> DataFrame:
-        """All branches summed up by tuple and height; there are none left then."""
+        """All branches and `more`, not summed up; there are none left then."""
         frames, self._frames = [*self._frames, *self._joined(), *more], []
-        return (
-            united(frames)
-            .groupBy(REL, *columns(self._width), HEIGHT)
-            .agg(F.sum(WEIGHT).alias(WEIGHT), F.sum(DERIVATIONS).alias(DERIVATIONS))
-        )
+        return united(frames)
 
     def derive(
         self, rule: CompiledRule, plan: Plan, changes: DataFrame, see: See, weight: int, small: bool
@@ -152,7 +148,7 @@ class Branches:
         Raises:
             EvaluationError: a sum has no value; what it is over is complete, so nothing that is to come can mend it.
         """
-        for mark in found.marks():
+        for mark in found.marks:
             source = self._sources[-1 - mark]
             if isinstance(source, Fold):
                 raise _no_sum(source)
@@ -171,6 +167,12 @@ class Branches:
 
         numbers = [unless(name, 0) for name in (*columns(self._width), HEIGHT, WEIGHT, DERIVATIONS)]
         return rows.select(unless(REL, mark), *numbers)
+
+
+def summed_up(rows: DataFrame, width: int) -> DataFrame:
+    """Branches summed up by tuple and height."""
+    sums = [F.sum(WEIGHT).alias(WEIGHT), F.sum(DERIVATIONS).alias(DERIVATIONS)]
+    return rows.groupBy(REL, *columns(width), HEIGHT).agg(*sums)
 
 
 def _may_fail(plan: Plan) -> bool:

@@ -20,16 +20,15 @@ from pyspark.sql import functions as F
 
 from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns
 from engine.circuit.circuit import Stratum
-from engine.circuit.plan import Start
 from engine.placement import Encode
-from engine.spark.frames import DERIVATIONS, REL, WEIGHT, long, padded, united
-from engine.spark.lowering import fits
+from engine.spark.frame_batch import FrameBatch, Measures
+from engine.spark.frames import REL, WEIGHT, long, padded, united
 from engine.spark.settling import NEXT, TOUCHED, Settling
 from engine.spark.tables import ROWS, Table, Tables
 from engine.spark.version import Version, empty_layer, summed
-from engine.spark.work import MARKS, Outcome, Seen, Supports, begun, in_place
+from engine.spark.work import Outcome, Seen, Supports, begun, in_place
 
-CHANGED, NEW = "changed", "new"
+NEW = "new"
 PARTS = 8
 """Parts from which they are united."""
 
@@ -63,9 +62,7 @@ class FrameWork:
         self.rebuilt = rebuilt
         self.names = list(versions)
         self.width = max(version.arity for version in versions.values())
-        self.encode = encode
-        starts = [plan.start for rule in stratum.rules for plan in rule.plans]
-        self.starts = list(dict.fromkeys(start for start in starts if start.relation in versions))
+        self._measures = Measures(stratum, self.names, encode)
         self._stratum = stratum
         by_number = {self.names.index(name): fold for name, fold in in_place(stratum).items()}
         self._settling = Settling(self.width, by_number, stratum.signed, tables.partitions)
@@ -82,22 +79,12 @@ class FrameWork:
 
     # ---- supports
 
-    @staticmethod
-    def measures() -> list[Column]:
-        """What `push` must know of supports, by height."""
-        changed = F.sum((F.col(WEIGHT) != 0).cast("long"))
-        marks = F.collect_set(F.when(F.col(REL) < 0, F.col(REL)))
-        return [changed.alias(CHANGED), F.sum(DERIVATIONS).alias(DERIVATIONS), marks.alias(MARKS)]
-
     def push(self, supports: Supports) -> int:
         self._held.append(supports.table)
-        found = supports.by_height
-        looks = dict(zip(array_of(found, HEIGHT).tolist(), array_of(found, CHANGED).tolist(), strict=True))
-        looks = {height: number for height, number in looks.items() if number}
-        if looks:
+        if supports.changed:
             changed = supports.table.frame.where(F.col(WEIGHT) != 0)
-            self._pushed.add(changed.select(*self._key, HEIGHT, WEIGHT), looks)
-            self._rows += sum(looks.values())
+            self._pushed.add(changed.select(*self._key, HEIGHT, WEIGHT), supports.changed)
+            self._rows += sum(supports.changed.values())
             self._unite(self._pushed, [*self._key, HEIGHT])
         return supports.derivations
 
@@ -131,17 +118,20 @@ class FrameWork:
     def settle(self, height: int) -> FrameBatch | None:
         looks = self._pushed.looks.pop(height, 0) + self._later.looks.pop(height, 0)
         settled = self._settled(height, looks <= self._tables.local_rows)
-        table, found = self._tables.measured(settled, [REL, NEXT], measures(self))
+        table, found = self._tables.measured(settled, [REL, NEXT], self._measures.columns(WEIGHT))
         self._held.append(table)
-        batch = FrameBatch(self, height, table, found, list(self._entered.frames))
-        if batch.nexts:
-            self._later.add(table.frame.where(F.col(NEXT).isNotNull()).select(*self._key, NEXT), batch.nexts)
+        nexts = _rows_by(found, NEXT)
+        if nexts:
+            self._later.add(table.frame.where(F.col(NEXT).isNotNull()).select(*self._key, NEXT), nexts)
             if len(self._later.frames) >= PARTS:
                 ahead = united(self._later.frames).where(F.col(NEXT) > height).distinct()
                 self._later.frames = [self._keep(ahead)]
-        if not any(batch.changed.values()):
+        measured = self._measures.read(found)
+        if not any(measured.changed.values()):
             return None
-        self._entered.add(batch.rows(), {})
+        changes = table.frame.where(F.col(WEIGHT) != 0).drop(NEXT)
+        batch = FrameBatch(self.versions, height, changes, list(self._entered.frames), measured)
+        self._entered.add(changes, {})
         self._unite(self._entered, [*self._key, HEIGHT])
         return batch
 
@@ -257,65 +247,11 @@ def compared(
     return seen, int(array_of(table, NEW).sum())
 
 
-def measures(work: FrameWork) -> list[Column]:
-    """What `FrameBatch` must know of settled entries, by relation and next height."""
-    changed = F.col(WEIGHT) != 0
-    fitting = []
-    for i, start in enumerate(work.starts):
-        mine = F.col(REL) == work.names.index(start.relation)
-        condition = changed & mine & F.expr(fits(start, work.encode))
-        fitting.append(F.sum(condition.cast("long")).alias(f"start{i}"))
-    return [F.sum(changed.cast("long")).alias(CHANGED), F.sum(WEIGHT).alias("net"), *fitting]
-
-
-class FrameBatch:
-    """The entry changes of one height, with what was measured of them: how many there are by relation, and which
-    starting atoms some of them fit."""
-
-    def __init__(
-        self, work: FrameWork, height: int, table: Table, found: pa.Table, earlier: list[DataFrame]
-    ) -> None:
-        self.height = height
-        self.changed: dict[str, int] = {}
-        self.nexts: dict[int, int] = {}
-        self._work = work
-        self._table = table
-        self._earlier_parts = earlier
-        self._changes: dict[str, DataFrame] = {}
-        self._earlier: dict[str, DataFrame] = {}
-        self._net: dict[str, int] = {}
-        self._fitting: dict[Start, int] = {}
-        for row in found.to_pylist():
-            name = work.names[row[REL]]
-            self.changed[name] = self.changed.get(name, 0) + row[CHANGED]
-            self._net[name] = self._net.get(name, 0) + row["net"]
-            if row[NEXT] is not None:
-                self.nexts[row[NEXT]] = self.nexts.get(row[NEXT], 0) + row[ROWS]
-            for i, start in enumerate(work.starts):
-                self._fitting[start] = self._fitting.get(start, 0) + row[f"start{i}"]
-
-    def rows(self) -> DataFrame:
-        """(rel, c0 .., height, weight)."""
-        return self._table.frame.where(F.col(WEIGHT) != 0).drop(NEXT)
-
-    def net(self) -> Mapping[str, int]:
-        return self._net
-
-    def fitting(self, start: Start) -> int:
-        return self._fitting.get(start, 0)
-
-    def changes(self, relation: str) -> DataFrame | None:
-        return self._of(relation, [self.rows()], self._changes) if self.changed.get(relation) else None
-
-    def earlier(self, relation: str) -> DataFrame | None:
-        return self._of(relation, self._earlier_parts, self._earlier) if self._earlier_parts else None
-
-    def _of(self, relation: str, parts: list[DataFrame], known: dict[str, DataFrame]) -> DataFrame:
-        if relation not in known:
-            mine = F.col(REL) == self._work.names.index(relation)
-            key = columns(self._work.versions[relation].arity)
-            known[relation] = united(parts).where(mine).select(*key, HEIGHT, WEIGHT)
-        return known[relation]
+def _rows_by(found: pa.Table, column: str) -> dict[int, int]:
+    """How many ROWS have each value of a column that is not null."""
+    known = found.filter(found.column(column).is_valid())
+    values, rows = array_of(known, column), array_of(known, ROWS)
+    return {value: int(rows[values == value].sum()) for value in np.unique(values).tolist()}
 
 
 def _sum_if(condition: Column, name: str) -> Column:

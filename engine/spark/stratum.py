@@ -23,7 +23,8 @@ from engine.circuit.pivot import pivot_of
 from engine.circuit.plan import CompiledRule, Plan, Start
 from engine.placement import Encode, FactDelta
 from engine.resident.meter import Meter
-from engine.spark.branches import Branches
+from engine.spark.anew import AnewWork
+from engine.spark.branches import Branches, summed_up
 from engine.spark.frame_work import FrameWork
 from engine.spark.frames import REL, WEIGHT
 from engine.spark.local_work import LocalWork, count_fitting
@@ -32,7 +33,7 @@ from engine.spark.pivoted import Pivoted
 from engine.spark.tables import Table, Tables
 from engine.spark.texts import InDriver
 from engine.spark.version import Version
-from engine.spark.work import Batch, Outcome, Supports, Work
+from engine.spark.work import Batch, Outcome, Supports, Work, on_executors
 
 PIVOT_ROWS = 500
 """Supports from outside the recursion above which a pivoted stratum is computed in one job."""
@@ -245,20 +246,20 @@ class StratumRun:
         self._large = self._large or max(rows, old) > self._tables.local_rows
         if not self._branches and (facts is None or not self._large):
             self._work = self._frame_work() if self._large else self._local_work()
-            return None if facts is None else Supports(self._tables.local(facts), None)
+            return None if facts is None else Supports.local(self._tables.local(facts))
         held = [self._tables.put(facts)] if facts is not None else []
         try:
             found = self._summed([table.frame for table in held])
         finally:
             for table in held:
                 self._tables.release(table)
-        if found.by_height is not None and max(found.table.rows, old, 1) <= self._tables.local_rows:
+        if found.table.local is None and max(found.table.rows, old, 1) <= self._tables.local_rows:
             # It was not so large after all.
             checkpoint = found.table
-            found = Supports(self._tables.local(self._tables.collect(checkpoint.frame)), None)
+            found = Supports.local(self._tables.local(self._tables.collect(checkpoint.frame)))
             self._tables.release(checkpoint)
-        self._large = found.by_height is not None
-        self._work = self._frame_work() if self._large else self._local_work()
+        self._large = found.table.local is None
+        self._work = self._large_work(found) if self._large else self._local_work()
         return found
 
     def _pivoted(self, found: Supports | None) -> Pivoted | None:
@@ -299,6 +300,11 @@ class StratumRun:
     def _local_work(self) -> LocalWork:
         return LocalWork(self._versions, self._rebuilt, self._stratum, self._tables, self._encode)
 
+    def _large_work(self, given: Supports | None) -> Work:
+        if given is not None and AnewWork.possible(self._versions, self._rebuilt, self._stratum, given):
+            return AnewWork(self._versions, self._rebuilt, self._stratum, self._tables, self._encode)
+        return self._frame_work()
+
     def _frame_work(self) -> FrameWork:
         return FrameWork(self._versions, self._rebuilt, self._stratum, self._tables, self._encode)
 
@@ -314,8 +320,11 @@ class StratumRun:
                     self._add(rule, plan, changes, self._see(relation, batch), 1, self._small(fitting))
         if not self._branches:
             return
+        if isinstance(self._work, AnewWork):
+            self._push(self._sound(self._work.derived(batch.height + 1, self._branches.take())))
+            return
         found = self._summed()
-        if isinstance(self._work, LocalWork) and found.by_height is not None:
+        if isinstance(self._work, LocalWork) and found.table.local is None:
             self._hand_over(self._work)
         self._push(found)
 
@@ -357,15 +366,16 @@ class StratumRun:
 
     def _summed(self, more: Sequence[DataFrame] = ()) -> Supports:
         """The pushed supports of all branches, summed up: in the driver if they are few."""
-        rows = self._branches.take(more)
+        rows = summed_up(self._branches.take(more), self._width)
         held = self._work.rows if isinstance(self._work, LocalWork) else 0
-        supports = None
         if not self._large and held <= 10 * self._tables.local_rows:
             found = self._tables.collect_small(rows)
             if found is not None:
-                supports = Supports(self._tables.local(found), None)
-        if supports is None:
-            supports = Supports(*self._tables.measured(rows, [HEIGHT], FrameWork.measures()))
+                return self._sound(Supports.local(self._tables.local(found)))
+        return self._sound(on_executors(rows, self._tables))
+
+    def _sound(self, supports: Supports) -> Supports:
+        """The same, if it says nothing that ends the epoch; the rules that met a binding without a value are noted."""
         try:
             self._branches.faults(supports)
         except BaseException:

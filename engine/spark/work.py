@@ -2,31 +2,30 @@
 
 The driver of a stratum (stratum.py) pushes supports, asks for the next height and settles it: the entries that must
 change there, which it then joins with everything. While all that is small, `LocalWork` keeps it in the driver; when
-it no longer is, it hands over to `FrameWork`. Both do the same, and a test compares them.
+it no longer is, it hands over to `FrameWork`. What is large from the start and computed from nothing is `AnewWork`'s
+(anew.py). All do the same, and tests compare them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-from engine.arrow import array_of
+from engine.arrow import HEIGHT, array_of
 from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
 from engine.circuit.plan import Start
 from engine.epoch import RelationChange
 from engine.placement import Codes
-from engine.spark.frames import DERIVATIONS, REL
-from engine.spark.tables import Table
+from engine.spark.frames import DERIVATIONS, REL, WEIGHT
+from engine.spark.tables import Table, Tables
 from engine.spark.version import Counts, Version
-
-MARKS = "marks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +56,50 @@ class Batch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Supports:
-    """Pushed supports: (rel, c0 .., height, weight, derivations), each tuple once for a height, and for each height
-    how many rows change something and the sum of derivations; None for rows in the driver."""
+    """Pushed supports: (rel, c0 .., height, weight, derivations), each tuple once for a height.
+
+    changed: by height, how many of them change something. falls: whether some are taken away. derivations: their sum.
+    marks: the negative `rel`s, which say what rules met a binding without a value (branches.py).
+    """
 
     table: Table
-    by_height: pa.Table | None
+    changed: Mapping[int, int]
+    falls: bool
+    derivations: int
+    marks: Sequence[int]
 
-    def marks(self) -> list[int]:
-        """The negative `rel`s: which rules met a binding without a value (branches.py)."""
-        if self.by_height is None:
-            rel = array_of(self.table.local, REL)
-            marks: list[int] = np.unique(rel[rel < 0]).tolist()
-            return marks
-        return sorted({mark for marks in self.by_height.column(MARKS).to_pylist() for mark in marks})
+    @classmethod
+    def local(cls, table: Table) -> Supports:
+        """Rows in the driver."""
+        rel, heights, weights = (array_of(table.local, name) for name in (REL, HEIGHT, WEIGHT))
+        at, numbers = np.unique(heights[weights != 0], return_counts=True)
+        return cls(
+            table,
+            dict(zip(at.tolist(), numbers.tolist(), strict=True)),
+            bool((weights < 0).any()),
+            int(array_of(table.local, DERIVATIONS).sum()),
+            np.unique(rel[rel < 0]).tolist(),
+        )
 
-    @property
-    def derivations(self) -> int:
-        """The sum of derivations."""
-        counted = self.table.local if self.by_height is None else self.by_height
-        return int(array_of(counted, DERIVATIONS).sum())
+
+def on_executors(rows: DataFrame, tables: Tables) -> Supports:
+    """Supports that are computed and kept there."""
+    measures = [
+        f"count_if({WEIGHT} != 0) AS changed",
+        f"min({WEIGHT}) AS least",
+        f"sum({DERIVATIONS}) AS {DERIVATIONS}",
+        f"collect_set(if({REL} < 0, {REL}, null)) AS marks",
+    ]
+    table, found = tables.measured(rows, [HEIGHT], [F.expr(measure) for measure in measures])
+    heights, numbers = array_of(found, HEIGHT).tolist(), array_of(found, "changed").tolist()
+    marks = {mark for some in found.column("marks").to_pylist() for mark in some}
+    return Supports(
+        table,
+        {height: number for height, number in zip(heights, numbers, strict=True) if number},
+        bool((array_of(found, "least") < 0).any()),
+        int(array_of(found, DERIVATIONS).sum()),
+        sorted(marks),
+    )
 
 
 def in_place(stratum: Stratum) -> dict[str, Fold]:
