@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -31,7 +32,7 @@ from engine.spark.frames import REL, WEIGHT
 from engine.spark.tables import Table, Tables
 from engine.spark.tasks import can_map, map_in_arrow
 from engine.spark.terms import is_native
-from engine.spark.version import Version
+from engine.spark.version import Version, empty_layer
 from engine.spark.work import Outcome, Seen, Supports, begun, in_place
 
 LOWER_BYTES = 256 << 20
@@ -196,15 +197,18 @@ class Pivoted:
 
     def _stream(self, version: Version) -> bytes:
         """The tuples that are present, as an Arrow stream."""
-        entries = version.entries()
         key = columns(version.arity)
-        if entries is None:
-            table = pa.table({name: pa.array([], pa.int64()) for name in key})
-        else:
+        if version.stored:
+            entries = version.entries()
+            assert entries is not None, "it has rows"
             if len(version.layers) > 1 or version.signed:
                 entries = entries.groupBy(*key).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
             # A relation without columns has one tuple or none; a column keeps the number of rows.
             table = self._tables.collect(entries.select(*key, F.lit(1).alias("present")), small=False)
+        else:
+            layers = [part.select([*key, ENTRY]) for part in version.local or [empty_layer(version.arity)]]
+            sums = pa.concat_tables(layers).group_by(key).aggregate([(ENTRY, "sum")])
+            table = sums.filter(pc.not_equal(sums.column(f"{ENTRY}_sum"), 0))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)

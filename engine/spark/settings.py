@@ -36,6 +36,9 @@ def settings(options: SparkOptions) -> dict[str, str]:
         "spark.ui.retainedTasks": "1000",
         "spark.ui.retainedDeadExecutors": "10",
         "spark.sql.ui.retainedExecutions": "10",
+        # The queries of a bootstrap compile to more classes than the 100 that Spark keeps; each that it drops is
+        # generated, loaded and warmed up again in every epoch.
+        "spark.sql.codegen.cache.maxEntries": "1000",
         # Else every call of the DataFrame API records where in our code it stands: four more trips to the JVM each.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.cleaner.referenceTracking.cleanCheckpoints": "true",

@@ -1,4 +1,4 @@
-"""Large strata that only grow (engine/spark/anew.py): when they are taken for such, many heights, and what comes after."""
+"""Large strata that only grow (engine/spark/anew.py): when they are taken for such, many heights, what comes after."""
 
 from __future__ import annotations
 
