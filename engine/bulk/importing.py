@@ -150,6 +150,7 @@ class Importer:
         written = _write(_summed(_keyed(rows, types, given, request), rows.width, request), scratch)
         bad = _bad(written)
         if bad and rows.again is not None:
+            self._step("again")
             first, scratch = scratch, scratch.with_name(scratch.name + "-again")
             written = _write(self._looked_again(first, rows, types, given, request), scratch)
             bad = _bad(written)

@@ -26,6 +26,7 @@ _STAGES = {
     "look": "looking at the files",
     "types": "finding the types",
     "read": "reading, parsing, summing up",
+    "again": "a second look at unusual lines",
     "rejects": "writing the bad rows",
     "append": "into the log",
     "apply": "applying the epoch",

@@ -31,6 +31,8 @@ class Import:
         self.store = BatchStore(folder / "batches")
         self.rejects = folder / "rejects.jsonl"
         self.reasoner = Reasoner()
+        self.steps: list[str] = []
+        """The stages of the last import."""
 
     def write(self, name: str, text: str | bytes) -> str:
         data = text if isinstance(text, bytes) else text.encode()
@@ -43,7 +45,8 @@ class Import:
 
     def read(self, **body: Any) -> tuple[Imported, Transaction]:
         request = ImportRequest.parse(body)
-        importer = Importer(self.session, self.store, "job", self.rejects)
+        self.steps = []
+        importer = Importer(self.session, self.store, "job", self.rejects, self.steps.append)
         sources = sources_of(request, Places(import_root=self.folder))
         done = importer.run(request, sources, self.reasoner.relations())
         return done, done.transaction(request)

@@ -200,6 +200,7 @@ def test_ntriples_are_those_of_the_ontology_reader(bring: Import) -> None:
     assert bring.weighted("triple") == expected
     assert expected["<é>", "<b>", "<c>"] == 2, "with an escape and without one it is the same triple"
     assert done.rows == 15
+    assert bring.steps == ["look", "read", "again"]
     assert [c.name for c in bring.reasoner.relations()["triple"].columns] == ["s", "p", "o"]
 
 
