@@ -24,6 +24,8 @@ from engine.errors import CheckpointUnavailableError
 from engine.spark.options import SparkOptions
 
 _OWNER = "zedlog-owner.json"
+_ABSURD = 1 << 200
+"""An estimate of bytes that nobody can mean."""
 _SERVER_DIR = "spark.checkpoint.dir"
 _SERVER_CLEANS = "spark.cleaner.referenceTracking.cleanCheckpoints"
 
@@ -39,8 +41,10 @@ class Checkpoints:
     def make(self, frame: DataFrame) -> DataFrame:
         """The frame's rows, computed now; what it returns has no lineage."""
         if self.reliable:
-            return frame.checkpoint()
-        return frame.localCheckpoint() if self._level is None else frame.localCheckpoint(True, self._level)
+            return _sized(frame.checkpoint())
+        return _sized(
+            frame.localCheckpoint() if self._level is None else frame.localCheckpoint(True, self._level)
+        )
 
     def drop(self, frame: DataFrame) -> None:
         """Give back what `make` stored. Over Spark Connect the server does, when the client's last reference goes."""
@@ -52,6 +56,24 @@ class Checkpoints:
         rdd.unpersist(False)
         if self.reliable and file.isDefined():
             _delete(frame.sparkSession, file.get())
+
+
+def _sized(frame: DataFrame) -> DataFrame:
+    """The same checkpoint without an absurd estimate of its size.
+
+    A checkpoint keeps the estimate of the plan behind it, and that of a join is the product of its sides. So where a
+    relation is joined with itself the estimate has twice as many digits at each height, and after some twenty heights
+    Spark would do nothing but multiply. Over Spark Connect that cannot be helped from here.
+    """
+    checkpoint = getattr(frame, "_jdf", None)
+    if checkpoint is None:
+        return frame
+    plan = checkpoint.queryExecution().analyzed()
+    if plan.stats().sizeInBytes() < _ABSURD:
+        return frame
+    session: Any = frame.sparkSession
+    unknown = session._jsparkSession.internalCreateDataFrame(plan.rdd(), checkpoint.schema(), False)
+    return type(frame)(unknown, session)
 
 
 def prepare(session: Any, options: SparkOptions) -> None:
