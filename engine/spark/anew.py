@@ -20,14 +20,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, columns
-from engine.circuit.circuit import Stratum
-from engine.placement import Encode
 from engine.spark.frame_batch import FrameBatch, Measured, Measures
 from engine.spark.frame_work import PARTS, compared
 from engine.spark.frames import DERIVATIONS, REL, WEIGHT, padded, united
-from engine.spark.tables import Table, Tables
+from engine.spark.tables import Table
 from engine.spark.version import Version, empty_layer
-from engine.spark.work import Outcome, Supports, begun
+from engine.spark.work import Outcome, Subject, Supports, begun
 
 _KNOWN, _SUPPORTS = "known", "supports"
 
@@ -47,26 +45,16 @@ class _Part:
 
 
 class AnewWork:
-    """See the module. The arguments are those of `FrameWork`."""
+    """See the module."""
 
-    def __init__(
-        self,
-        versions: Mapping[str, Version],
-        rebuilt: bool,
-        stratum: Stratum,
-        tables: Tables,
-        encode: Encode,
-    ) -> None:
-        self.versions = versions
-        self._names = list(versions)
-        self._rebuilt = rebuilt
-        self._stratum = stratum
-        self._tables = tables
-        self._key = [REL, *columns(max(version.arity for version in versions.values()))]
-        self._measures = Measures(stratum, self._names, encode)
-        self._old = (
-            [] if rebuilt else [self._entries_of(version) for version in versions.values() if version.rows]
-        )
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._names = subject.names
+        self._tables = subject.tables
+        self._key = [REL, *columns(subject.width)]
+        self._measures = Measures(subject.stratum, subject.names, subject.encode)
+        there = [] if subject.rebuilt else [v for v in subject.versions.values() if v.rows]
+        self._old = [self._entries_of(version) for version in there]
         self._given: DataFrame | None = None
         self._outside: set[int] = set()
         """Heights of `_given` that are still to be looked at."""
@@ -76,10 +64,10 @@ class AnewWork:
         self._held: list[Table] = []
 
     @staticmethod
-    def possible(versions: Mapping[str, Version], rebuilt: bool, stratum: Stratum, given: Supports) -> bool:
+    def possible(subject: Subject, given: Supports) -> bool:
         """Whether a stratum is as the module says."""
-        fresh = rebuilt or not any(v.counts.derived or v.signed for v in versions.values())
-        return fresh and not stratum.signed and not given.falls
+        fresh = subject.rebuilt or not any(v.counts.derived or v.signed for v in subject.versions.values())
+        return fresh and not subject.stratum.signed and not given.falls
 
     def release(self) -> None:
         for table in self._held:
@@ -150,7 +138,7 @@ class AnewWork:
         self._parts.append(here)
         if not any(measured.changed.values()):
             return None
-        return FrameBatch(self.versions, height, _entries(here), earlier, measured)
+        return FrameBatch(self._subject.versions, height, _entries(here), earlier, measured)
 
     def _begin(self, height: int) -> None:
         """The first height: nothing is known, and what is given has been summed up."""
@@ -168,7 +156,7 @@ class AnewWork:
         entries = version.entries()
         assert entries is not None, "it has rows"
         number = F.lit(self._names.index(version.name)).alias(REL)
-        return entries.select(number, *padded(version.arity, len(self._key) - 1), WEIGHT)
+        return entries.select(number, *padded(version.arity, self._subject.width), WEIGHT)
 
     def _from_outside(self, height: int) -> DataFrame:
         assert self._given is not None, "a height of it was asked for"
@@ -198,7 +186,7 @@ class AnewWork:
         return {name: self._finish(number, name) for number, name in enumerate(self._names)}
 
     def _finish(self, number: int, name: str) -> Outcome:
-        version = self.versions[name]
+        version = self._subject.versions[name]
         layers = self._layers(number, version)
         try:
             whole = self._tables.local(empty_layer(version.arity))
@@ -206,12 +194,12 @@ class AnewWork:
                 whole = Table(
                     sum(layer.rows for layer in layers), None, united([layer.frame for layer in layers])
                 )
-            seen, _ = compared(version, whole, self._rebuilt, self._stratum, self._tables)
+            seen, _ = compared(version, whole, self._subject.rebuilt, self._subject.stratum, self._tables)
         except BaseException:
             for layer in layers:
                 self._tables.release(layer)
             raise
-        made = begun(version, self._rebuilt, self._stratum)
+        made = begun(version, self._subject.rebuilt, self._subject.stratum)
         counts = seen.counts(version.counts)
         for layer in layers:
             made = made.with_layer(layer, counts)

@@ -20,13 +20,12 @@ from pyspark.sql import functions as F
 
 from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns
 from engine.circuit.circuit import Stratum
-from engine.placement import Encode
 from engine.spark.frame_batch import FrameBatch, Measures
 from engine.spark.frames import REL, WEIGHT, long, padded, united
 from engine.spark.settling import NEXT, TOUCHED, Settling
 from engine.spark.tables import ROWS, Table, Tables
 from engine.spark.version import Version, empty_layer, summed
-from engine.spark.work import Outcome, Seen, Supports, begun, in_place
+from engine.spark.work import Outcome, Seen, Subject, Supports, begun, in_place
 
 NEW = "new"
 PARTS = 8
@@ -47,27 +46,15 @@ class _Parts:
 
 
 class FrameWork:
-    """See the module. `versions`, `rebuilt` and `stratum` are as in `LocalWork`. One query tells which of the plans'
-    starting atoms have nothing to start from."""
+    """See the module. One query tells which of the plans' starting atoms have nothing to start from."""
 
-    def __init__(
-        self,
-        versions: Mapping[str, Version],
-        rebuilt: bool,
-        stratum: Stratum,
-        tables: Tables,
-        encode: Encode,
-    ) -> None:
-        self.versions = versions
-        self.rebuilt = rebuilt
-        self.names = list(versions)
-        self.width = max(version.arity for version in versions.values())
-        self._measures = Measures(stratum, self.names, encode)
-        self._stratum = stratum
-        by_number = {self.names.index(name): fold for name, fold in in_place(stratum).items()}
-        self._settling = Settling(self.width, by_number, stratum.signed, tables.partitions)
-        self._tables = tables
-        self._key = [REL, *columns(self.width)]
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        stratum, self._tables = subject.stratum, subject.tables
+        self._measures = Measures(stratum, subject.names, subject.encode)
+        by_number = {subject.names.index(name): fold for name, fold in in_place(stratum).items()}
+        self._settling = Settling(subject.width, by_number, stratum.signed, self._tables.partitions)
+        self._key = [REL, *columns(subject.width)]
         self._pushed, self._entered, self._later = _Parts(), _Parts(), _Parts()
         self._held: list[Table] = []
         self._rows = 0
@@ -130,7 +117,7 @@ class FrameWork:
         if not any(measured.changed.values()):
             return None
         changes = table.frame.where(F.col(WEIGHT) != 0).drop(NEXT)
-        batch = FrameBatch(self.versions, height, changes, list(self._entered.frames), measured)
+        batch = FrameBatch(self._subject.versions, height, changes, list(self._entered.frames), measured)
         self._entered.add(changes, {})
         self._unite(self._entered, [*self._key, HEIGHT])
         return batch
@@ -153,12 +140,16 @@ class FrameWork:
         old = [
             self._row(f, F.col(HEIGHT), long(0), F.col(WEIGHT), F.lit(False)) for f in self._entered.frames
         ]
-        if not self.rebuilt:
-            for number, version in enumerate(self.versions.values()):
+        if not self._subject.rebuilt:
+            for number, version in enumerate(self._subject.versions.values()):
                 rows = version.frame()
                 if rows is not None:
                     wide = rows.select(
-                        F.lit(number).alias(REL), *padded(version.arity, self.width), HEIGHT, SUPPORT, ENTRY
+                        F.lit(number).alias(REL),
+                        *padded(version.arity, self._subject.width),
+                        HEIGHT,
+                        SUPPORT,
+                        ENTRY,
                     )
                     old.append(self._row(wide, F.col(HEIGHT), F.col(SUPPORT), F.col(ENTRY), F.lit(False)))
         if few:
@@ -180,10 +171,10 @@ class FrameWork:
     # ---- the end
 
     def finish(self) -> dict[str, Outcome]:
-        return {name: self._finish(number, name) for number, name in enumerate(self.names)}
+        return {name: self._finish(number, name) for number, name in enumerate(self._subject.names)}
 
     def _finish(self, number: int, name: str) -> Outcome:
-        version = self.versions[name]
+        version = self._subject.versions[name]
         key = columns(version.arity)
         mine = F.col(REL) == number
         supports = [F.col(WEIGHT).alias(SUPPORT), long(0).alias(ENTRY)]
@@ -197,13 +188,15 @@ class FrameWork:
             # Nothing derives anything: a stratum that is made anew may come out empty.
             layer = self._tables.local(empty_layer(version.arity))
         try:
-            seen, layer.rows = compared(version, layer, self.rebuilt, self._stratum, self._tables)
+            seen, layer.rows = compared(
+                version, layer, self._subject.rebuilt, self._subject.stratum, self._tables
+            )
         except BaseException:
             self._tables.release(layer)
             raise
         if not layer.rows:
             self._tables.release(layer)
-        base = begun(version, self.rebuilt, self._stratum)
+        base = begun(version, self._subject.rebuilt, self._subject.stratum)
         return Outcome(base.with_layer(layer, seen.counts(version.counts)), seen.change())
 
 

@@ -16,43 +16,29 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from engine.arrow import ENTRY, HEIGHT, SUPPORT, Array, array_of, codes_of, column, columns, to_arrow
-from engine.circuit.circuit import Stratum
 from engine.circuit.plan import Start
 from engine.placement import Codes, Encode
 from engine.resident.folds import distinct_rows
 from engine.resident.layout import I32, NONE
 from engine.resident.relation import PushOverflow, Relation
 from engine.spark.frames import REL, WEIGHT, padded, united
-from engine.spark.tables import Tables
-from engine.spark.version import Change, Version, layer
-from engine.spark.work import Outcome, Seen, Supports, Values, begun, in_place
+from engine.spark.version import Change, layer
+from engine.spark.work import Outcome, Seen, Subject, Supports, Values, begun, in_place
 
 BATCH = "in_batch"
 
 
 class LocalWork:
-    """See the module. `versions` are the relations as they were, in order; `rebuilt`: they are made anew from nothing,
-    and `versions` are only what the result is compared with."""
+    """See the module."""
 
-    def __init__(
-        self,
-        versions: Mapping[str, Version],
-        rebuilt: bool,
-        stratum: Stratum,
-        tables: Tables,
-        encode: Encode,
-    ) -> None:
-        self.versions = versions
-        self.rebuilt = rebuilt
-        self.names = list(versions)
-        self.width = max(version.arity for version in versions.values())
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        versions, tables = subject.versions, subject.tables
         self.pushed: dict[str, list[Change]] = {name: [] for name in versions}
         self.entered: dict[str, list[Change]] = {name: [] for name in versions}
         self.rows = 0
-        self._stratum = stratum
-        self._folds = in_place(stratum)
+        self._folds = in_place(subject.stratum)
         self._tables = tables
-        self.encode = encode
         self._before = {
             name: Relation(name, version.arity, fold=version.fold) for name, version in versions.items()
         }
@@ -65,7 +51,7 @@ class LocalWork:
         for name, version in versions.items():
             for part in version.local:
                 self._know(name, part)
-            if rebuilt and version.stored:
+            if subject.rebuilt and version.stored:
                 frame = united(
                     [t.frame.select(*columns(version.arity), HEIGHT, SUPPORT, ENTRY) for t in version.stored]
                 )
@@ -78,11 +64,11 @@ class LocalWork:
         assert table is not None, "large work is kept on the executors"
         rel = array_of(table, REL)
         parts = {}
-        for number, name in enumerate(self.names):
+        for number, name in enumerate(self.subject.names):
             at = np.flatnonzero((rel == number) & (array_of(table, WEIGHT) != 0))
             if len(at):
                 part = table.take(pa.array(at))
-                codes = codes_of(part, self.versions[name].arity)
+                codes = codes_of(part, self.subject.versions[name].arity)
                 parts[name] = codes, array_of(part, HEIGHT).astype(np.int32), array_of(part, WEIGHT)
         self._look_up({name: codes for name, (codes, _, _) in parts.items()})
         for name, (codes, heights, weights) in parts.items():
@@ -97,11 +83,11 @@ class LocalWork:
 
     def _look_up(self, tuples: Mapping[str, Codes]) -> None:
         """Get the old supports of tuples that are touched for the first time."""
-        if self.rebuilt:
+        if self.subject.rebuilt:
             return
         asked = []
         for name, codes in tuples.items():
-            if self.versions[name].stored:
+            if self.subject.versions[name].stored:
                 fold = self._folds.get(name)
                 if fold is not None:
                     # A fold in place looks at all tuples of a group: one stands for it.
@@ -111,26 +97,28 @@ class LocalWork:
                 new = np.flatnonzero(self._asked[name].rows_of(codes) == NONE)
                 if len(new):
                     self._asked[name].push(codes[new], np.zeros(1, np.int32), np.ones(1, np.int64))
-                    wide = np.zeros((len(new), self.width), np.int64)
+                    wide = np.zeros((len(new), self.subject.width), np.int64)
                     wide[:, : codes.shape[1]] = codes[new]
-                    asked.append((name, to_arrow(wide, rel=np.full(1, self.names.index(name), np.int32))))
+                    asked.append(
+                        (name, to_arrow(wide, rel=np.full(1, self.subject.names.index(name), np.int32)))
+                    )
         if not asked:
             return
         keys = self._tables.local(pa.concat_tables([table for _, table in asked])).frame
         found = self._tables.collect(united([self._known(name, keys) for name, _ in asked]))
         rel = array_of(found, REL)
         for name, _ in asked:
-            self._know(name, found.take(pa.array(np.flatnonzero(rel == self.names.index(name)))))
+            self._know(name, found.take(pa.array(np.flatnonzero(rel == self.subject.names.index(name)))))
 
     def _known(self, name: str, keys: DataFrame) -> DataFrame:
         """The stored rows of the tuples in `keys`."""
-        version = self.versions[name]
-        number = self.names.index(name)
+        version = self.subject.versions[name]
+        number = self.subject.names.index(name)
         stored = united(
             [t.frame.select(*columns(version.arity), HEIGHT, SUPPORT, ENTRY) for t in version.stored]
         )
         rows = stored.select(
-            F.lit(number).alias(REL), *padded(version.arity, self.width), HEIGHT, SUPPORT, ENTRY
+            F.lit(number).alias(REL), *padded(version.arity, self.subject.width), HEIGHT, SUPPORT, ENTRY
         )
         fold = self._folds.get(name)
         key = [REL, *(column(c) for c in (range(version.arity) if fold is None else fold.group))]
@@ -139,10 +127,12 @@ class LocalWork:
 
     def _know(self, name: str, rows: pa.Table) -> None:
         """Take old supports and entries into both arrangements; in a rebuilt stratum into the old one alone."""
-        arity = self.versions[name].arity
+        arity = self.subject.versions[name].arity
         codes, heights = codes_of(rows, arity), array_of(rows, HEIGHT).astype(np.int32)
         supports, entries = array_of(rows, SUPPORT), array_of(rows, ENTRY)
-        for relation in [self._before[name]] if self.rebuilt else [self._before[name], self._now[name]]:
+        for relation in (
+            [self._before[name]] if self.subject.rebuilt else [self._before[name], self._now[name]]
+        ):
             some = np.flatnonzero(supports)
             known = relation.push(np.ascontiguousarray(codes[some]), heights[some], supports[some])
             some = np.flatnonzero(entries)
@@ -171,7 +161,7 @@ class LocalWork:
         for name, rows in sorted(self._schedule.pop(height, {}).items()):
             relation = self._now[name]
             changed, weights, removals, later, heights = relation.settle(
-                np.concatenate(rows), height, self._stratum.signed
+                np.concatenate(rows), height, self.subject.stratum.signed
             )
             if len(later):
                 self._look_later(name, later, heights)
@@ -190,11 +180,11 @@ class LocalWork:
 
     def finish(self) -> dict[str, Outcome]:
         outcomes = {}
-        for name, version in self.versions.items():
+        for name, version in self.subject.versions.items():
             seen = compared(self._before[name], self._now[name])
             table = self._tables.put(layer(version.arity, self.pushed[name], self.entered[name]))
             counts = seen.counts(version.counts)
-            old = begun(version, self.rebuilt, self._stratum)
+            old = begun(version, self.subject.rebuilt, self.subject.stratum)
             outcomes[name] = Outcome(old.with_layer(table, counts), seen.change())
         return outcomes
 
@@ -212,10 +202,10 @@ class LocalWork:
 
     def wide(self, name: str, codes: Codes, **more: Array) -> pa.Table:
         """Tuples of one relation as rows of the stratum's frame."""
-        wide = np.zeros((len(codes), self.width), np.int64)
+        wide = np.zeros((len(codes), self.subject.width), np.int64)
         wide[:, : codes.shape[1]] = codes
         table = to_arrow(wide, **more)
-        rel = pa.array(np.full(len(codes), self.names.index(name), np.int32))
+        rel = pa.array(np.full(len(codes), self.subject.names.index(name), np.int32))
         return table.add_column(0, REL, rel)
 
 
@@ -235,7 +225,7 @@ class LocalBatch:
 
     def fitting(self, start: Start) -> int:
         change = self.batch.get(start.relation)
-        return 0 if change is None else count_fitting(change[0], start, self.work.encode)
+        return 0 if change is None else count_fitting(change[0], start, self.work.subject.encode)
 
     def changes(self, relation: str) -> DataFrame | None:
         return self._of(relation, True) if relation in self.batch else None
@@ -245,8 +235,8 @@ class LocalBatch:
 
     def _of(self, relation: str, in_batch: bool) -> DataFrame:
         if (relation, in_batch) not in self._frames:
-            arity = self.work.versions[relation].arity
-            mine = (F.col(REL) == self.work.names.index(relation)) & (F.col(BATCH) == in_batch)
+            arity = self.work.subject.versions[relation].arity
+            mine = (F.col(REL) == self.work.subject.names.index(relation)) & (F.col(BATCH) == in_batch)
             rows = self._rows().where(mine).select(*columns(arity), HEIGHT, WEIGHT)
             self._frames[relation, in_batch] = rows
         return self._frames[relation, in_batch]
@@ -254,7 +244,7 @@ class LocalBatch:
     def _rows(self) -> DataFrame:
         if self._all is None:
             parts = []
-            for name in self.work.names:
+            for name in self.work.subject.names:
                 for flag, changes in (
                     (False, self.past[name]),
                     (True, [self.batch[name]] if name in self.batch else []),

@@ -33,7 +33,7 @@ from engine.spark.pivoted import Pivoted
 from engine.spark.tables import Table, Tables
 from engine.spark.texts import InDriver
 from engine.spark.version import Version
-from engine.spark.work import Batch, Outcome, Supports, Work, on_executors
+from engine.spark.work import Batch, Outcome, Subject, Supports, Work, on_executors
 
 PIVOT_ROWS = 500
 """Supports from outside the recursion above which a pivoted stratum is computed in one job."""
@@ -86,8 +86,8 @@ class StratumRun:
         self._meter = meter
         self._growth = growth
         self._encode = encode
-        self._names = list(self._versions)
-        self._width = max(version.arity for version in versions.values())
+        self._subject = Subject(self._versions, rebuilt, stratum, tables, encode)
+        self._names, self._width = self._subject.names, self._subject.width
         self.heights = 0
         self._whole: list[tuple[CompiledRule, int]] = []
         self._in_driver = InDriver(tables, encode)
@@ -245,7 +245,7 @@ class StratumRun:
         old = sum(version.rows for version in self._versions.values()) if self._rebuilt else 0
         self._large = self._large or max(rows, old) > self._tables.local_rows
         if not self._branches and (facts is None or not self._large):
-            self._work = self._frame_work() if self._large else self._local_work()
+            self._work = FrameWork(self._subject) if self._large else LocalWork(self._subject)
             return None if facts is None else Supports.local(self._tables.local(facts))
         held = [self._tables.put(facts)] if facts is not None else []
         try:
@@ -259,7 +259,12 @@ class StratumRun:
             found = Supports.local(self._tables.local(self._tables.collect(checkpoint.frame)))
             self._tables.release(checkpoint)
         self._large = found.table.local is None
-        self._work = self._large_work(found) if self._large else self._local_work()
+        if not self._large:
+            self._work = LocalWork(self._subject)
+        elif AnewWork.possible(self._subject, found):
+            self._work = AnewWork(self._subject)
+        else:
+            self._work = FrameWork(self._subject)
         return found
 
     def _pivoted(self, found: Supports | None) -> Pivoted | None:
@@ -296,17 +301,6 @@ class StratumRun:
 
     def _push(self, supports: Supports) -> None:
         self._meter.charge(self._going.push(supports))
-
-    def _local_work(self) -> LocalWork:
-        return LocalWork(self._versions, self._rebuilt, self._stratum, self._tables, self._encode)
-
-    def _large_work(self, given: Supports | None) -> Work:
-        if given is not None and AnewWork.possible(self._versions, self._rebuilt, self._stratum, given):
-            return AnewWork(self._versions, self._rebuilt, self._stratum, self._tables, self._encode)
-        return self._frame_work()
-
-    def _frame_work(self) -> FrameWork:
-        return FrameWork(self._versions, self._rebuilt, self._stratum, self._tables, self._encode)
 
     def _derive(self, batch: Batch) -> None:
         """Join the entry changes of one height through every plan that starts at one of them."""
@@ -349,7 +343,7 @@ class StratumRun:
                 pushed.append(work.wide(name, codes, height=heights, weight=weights))
             for codes, heights, weights in work.entered[name]:
                 entered.append(work.wide(name, codes, height=heights, weight=weights))
-        large = self._frame_work()
+        large = FrameWork(self._subject)
         self._work = large
         self._large = True
         large.take_over(

@@ -2,14 +2,15 @@
 
 The driver of a stratum (stratum.py) pushes supports, asks for the next height and settles it: the entries that must
 change there, which it then joins with everything. While all that is small, `LocalWork` keeps it in the driver; when
-it no longer is, it hands over to `FrameWork`. What is large from the start and computed from nothing is `AnewWork`'s
-(anew.py). All do the same, and tests compare them.
+it no longer is, it hands over to `FrameWork`. What is large from the start, only grows and has nothing derived yet is
+`AnewWork`'s (anew.py). All do the same, and tests compare them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -22,10 +23,31 @@ from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
 from engine.circuit.plan import Start
 from engine.epoch import RelationChange
-from engine.placement import Codes
+from engine.placement import Codes, Encode
 from engine.spark.frames import DERIVATIONS, REL, WEIGHT
 from engine.spark.tables import Table, Tables
 from engine.spark.version import Counts, Version
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the work is on. `versions`: the stratum's relations as they were, in the order of their numbers; `rebuilt`:
+    they are made anew from nothing, and `versions` are only what the result is compared with."""
+
+    versions: Mapping[str, Version]
+    rebuilt: bool
+    stratum: Stratum
+    tables: Tables
+    encode: Encode
+
+    @cached_property
+    def names(self) -> list[str]:
+        return list(self.versions)
+
+    @cached_property
+    def width(self) -> int:
+        """The arity of the widest relation."""
+        return max(version.arity for version in self.versions.values())
 
 
 @dataclass(frozen=True, slots=True)
