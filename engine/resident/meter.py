@@ -113,7 +113,7 @@ class Meter:
         stratum = self._stratum
         names = stratum.relations if stratum else ()
         own = [self._relations[name] for name in names if name in self._relations]
-        grown = relation or max(own, key=lambda r: r.live, default=None)
+        grown = self._relations[relation.name] if relation else max(own, key=lambda r: r.live, default=None)
         where = f" while {grown.name} grew to {grown.live:,} tuples" if grown else ""
         raise BudgetExceededError(
             f"the transaction needs {text}{where}; it was dropped whole",

@@ -9,7 +9,8 @@ sums of their supports above. `size` is the number of supports.
 
 One more row, of `rel` COST, holds the derivations in `size`; one of `rel` PROBLEM, instead of all others, an error as
 JSON; one of `rel` UNDEFINED says that some binding had no value for a term, and that the part is not computed. The
-task holds its whole part in memory.
+task takes its part in blocks of some pivots each, the next as large as the last one's outcome suggests: a table that
+fits into the processor's cache is filled twice as fast, and only one block's outcome is held in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, to_arrow
+from engine.arrow import ENTRY, HEIGHT, SUPPORT, Codes, array_of, codes_of, column, columns, to_arrow
 from engine.circuit.circuit import Stratum
 from engine.errors import BudgetExceededError, EvaluationError, WeightOverflowError, ZedlogError
 from engine.placement import Budget
@@ -41,14 +42,41 @@ ERRORS: dict[str, type[ZedlogError]] = {e.code: e for e in (BudgetExceededError,
 SIZE, DERIVED, MESSAGE = "size", "derived", "problem"
 CHUNK = 1 << 14
 """Supports in a row of the output: 128 KiB a list, far below what the JVM calls a huge object."""
+FIRST = 16
+"""Pivots in the first block, from which the size of the others is learned."""
+_TUPLES = 1 << 15
+"""Tuples that a block should come to: some 2 MB with their supports and an index."""
+_BATCH = 1 << 12
+"""Tuples that a block should come to at each height: a height costs a call of every kernel, however few they are."""
+
+
+@dataclass(slots=True)
+class _Whole:
+    """A relation as the budget sees it: with the tuples of the blocks that were done before."""
+
+    relation: Relation
+    done: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.relation.name
+
+    @property
+    def live(self) -> int:
+        return self.done + self.relation.live
+
+    def memory(self) -> int:
+        return self.relation.memory()
 
 
 @dataclass(frozen=True, slots=True)
 class Fixpoint:
-    """The task, as it travels to the workers. `stratum` holds the recursive rules alone, `bound` their plans;
-    `indexes` says which columns of which relation are looked up; `lower` are Arrow streams of (c0 ..)."""
+    """The task, as it travels to the workers. `stratum` holds the recursive rules alone, `bound` their plans; `pivot`
+    is a column of each relation; `indexes` says which columns of which relation are looked up; `lower` are Arrow
+    streams of (c0 ..)."""
 
     stratum: Stratum
+    pivot: Mapping[str, int]
     names: tuple[str, ...]
     arities: Mapping[str, int]
     bound: Mapping[str, tuple[BoundPlan, ...]]
@@ -82,28 +110,57 @@ class Fixpoint:
         for name, demanded in self.indexes.items():
             for key in demanded:
                 relations[name].add_index(key)
-        meter = Meter(self.budget, relations)
+        whole = {name: _Whole(relation) for name, relation in relations.items()}
+        meter = Meter(self.budget, whole)
         meter.enter(self.stratum)
+        supports, starts = self._by_pivot(table)
+        first, size = 0, FIRST
+        while first < len(starts) - 1:
+            end = min(first + size, len(starts) - 1)
+            block = supports.slice(starts[first], starts[end] - starts[first])
+            self._ascend(block, relations, meter)
+            tuples, heights = 0, 0
+            for number, name in enumerate(self.names):
+                relation = relations[name]
+                rows = to_table(relation) if self.stratum.signed else _rows(relation)
+                tuples += relation.live
+                heights = max(heights, int(array_of(rows, HEIGHT).max(initial=0)))
+                whole[name].done += relation.live
+                relation.clear()
+                yield from _chunks(number, rows, width)
+            size = max(1, (end - first) * max(_TUPLES, _BATCH * heights) // max(tuples, 1))
+            first = end
+        yield _row(width, {REL: COST, SIZE: meter.derivations})
+
+    def _by_pivot(self, table: pa.Table) -> tuple[pa.Table, Codes]:
+        """The part's supports in the order of their pivots, and where each pivot's begin; at last, their number."""
+        rel = array_of(table, REL)
+        values = np.zeros(len(rel), np.int64)
+        for number, name in enumerate(self.names):
+            mine = rel == number
+            values[mine] = array_of(table, column(self.pivot[name]))[mine]
+        order = np.argsort(values, kind="stable")
+        changes = np.flatnonzero(np.diff(values[order])) + 1
+        return table.take(pa.array(order)), np.concatenate(([0], changes, [len(rel)]))
+
+    def _ascend(self, supports: pa.Table, relations: Mapping[str, Relation], meter: Meter) -> None:
+        """The fixpoint over some supports, in relations that are empty but for the lower ones."""
         journal = {name: Changes(fresh=True) for name in self.names}
         runner = Runner(1)
         # What is computed here needs no symbol (pivoted.py).
         runner.symbols = SymbolTable()
         run = StratumRun(self.stratum, relations, self.bound, runner, meter, journal)
         rel, heights, weights = (
-            array_of(table, REL),
-            array_of(table, HEIGHT).astype(np.int32),
-            array_of(table, WEIGHT),
+            array_of(supports, REL),
+            array_of(supports, HEIGHT).astype(np.int32),
+            array_of(supports, WEIGHT),
         )
         for number, name in enumerate(self.names):
             mine = np.flatnonzero(rel == number)
             if len(mine):
-                codes = codes_of(table, self.arities[name])[mine]
+                codes = codes_of(supports, self.arities[name])[mine]
                 run.add_supports(name, codes, heights[mine], weights[mine])
         run.ascend()
-        for number, name in enumerate(self.names):
-            rows = to_table(relations[name]) if self.stratum.signed else _rows(relations[name])
-            yield from _chunks(number, rows, width)
-        yield _row(width, {REL: COST, SIZE: meter.derivations})
 
 
 def schema(width: int) -> str:
@@ -148,15 +205,16 @@ def _rows(relation: Relation) -> pa.Table:
 
 def _chunks(rel: int, table: pa.Table, width: int) -> Iterator[pa.RecordBatch]:
     """A relation's supports, each chunk of one entry and either at height 0 or above."""
-    entries, ground = array_of(table, ENTRY), array_of(table, HEIGHT) == 0
-    kinds = entries * 2 + ground
+    kinds = (array_of(table, ENTRY) * 2 + (array_of(table, HEIGHT) == 0)).astype(np.int8)
+    order = np.argsort(kinds, kind="stable")
+    kinds, table = kinds[order], table.take(pa.array(order)).combine_chunks()
     for kind in np.unique(kinds).tolist():
-        chosen = np.flatnonzero(kinds == kind)
+        begin, end = np.searchsorted(kinds, [kind, kind + 1]).tolist()
         lists = [name for name in table.column_names if name != ENTRY and (name != DERIVED or kind == 3)]
-        for part in np.split(chosen, range(CHUNK, len(chosen), CHUNK)):
-            taken = table.select(lists).take(pa.array(part)).combine_chunks()
-            values = {name: _as_list(taken.column(name)) for name in lists}
-            yield _row(width, {REL: rel, ENTRY: kind // 2, SIZE: len(part), **values})
+        for start in range(begin, end, CHUNK):
+            part = table.slice(start, min(CHUNK, end - start))
+            values = {name: _as_list(part.column(name)) for name in lists}
+            yield _row(width, {REL: rel, ENTRY: kind // 2, SIZE: part.num_rows, **values})
 
 
 def _as_list(values: pa.ChunkedArray) -> pa.ListArray:

@@ -187,6 +187,7 @@ class Pivoted:
                     indexes.setdefault(demand.relation, set()).add(demand.columns)
         return Fixpoint(
             self._stratum,
+            self._pivot,
             self._names,
             arities,
             {rule.id: bind_rule(rule, arities, self._encode) for rule in self._rules},

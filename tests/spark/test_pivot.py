@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from engine import Reasoner
-from engine.arrow import to_arrow
+from engine.arrow import Codes, to_arrow
 from engine.circuit.circuit import compile_circuit
 from engine.circuit.pivot import pivot_of
 from engine.elastic import Policy
 from engine.errors import EvaluationError
 from engine.language.parser import parse_rules
 from engine.language.schema import Column, ColumnType, Schema
+from engine.placement import Budget
+from engine.resident.bound import bind_rule
 from engine.spark import fixpoint
+from engine.spark.fixpoint import Fixpoint
 from engine.spark.placement import SparkPlacement
 from tests.full import FULL
 from tests.spark.compare import assert_same_epoch, assert_same_state
 
 Make = Callable[..., Reasoner]
+NUMBER = ColumnType.NUMBER
+ascend = Fixpoint._ascend
 BASE = "tc(x, y) :- e(x, y)."
 LINEAR = [BASE, "tc(x, z) :- tc(x, y), e(y, z)."]
 
@@ -57,6 +64,83 @@ def pivots(*rules: str) -> dict[str, int] | None:
 )
 def test_pivot_of_known_programs(rules: list[str], pivot: dict[str, int] | None) -> None:
     assert pivots(*rules) == pivot
+
+
+def fixpoint_of(edges: Codes, budget: Budget) -> list[dict[str, Any]]:
+    """What the task makes of the linear closure of some edges, whose other half comes from outside the recursion."""
+    circuit = compile_circuit(
+        [rule for text in LINEAR for rule in parse_rules(text)],
+        {name: Schema(name, (Column("x", NUMBER), Column("y", NUMBER))) for name in ("e", "tc")},
+    )
+    stratum = next(stratum for stratum in circuit.strata if stratum.recursive)
+    stratum = replace(stratum, rules=tuple(rule for rule in stratum.rules if "tc" in rule.body))
+    (rule,) = stratum.rules
+    arities = {"e": 2, "tc": 2}
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, to_arrow(edges).schema) as writer:
+        writer.write_table(to_arrow(edges))
+    task = Fixpoint(
+        stratum,
+        {"tc": 0},
+        ("tc",),
+        arities,
+        {rule.id: bind_rule(rule, arities, lambda value: None)},
+        {d.relation: (d.columns,) for plan in rule.plans for d in plan.demands if d.relation == "e"},
+        {"e": sink.getvalue().to_pybytes()},
+        budget,
+    )
+    given = to_arrow(
+        edges, rel=np.zeros(1, np.int64), height=np.ones(1, np.int64), weight=np.ones(1, np.int64)
+    )
+    return [row for batch in task(iter(given.to_batches())) for row in batch.to_pylist()]
+
+
+def unpacked(rows: list[dict[str, Any]]) -> list[tuple[int, ...]]:
+    names = ("c0", "c1", "height", "support")
+    return sorted(
+        (*values, row["entry"])
+        for row in rows
+        if row["rel"] == 0
+        for values in zip(*(row[name] for name in names), strict=True)
+    )
+
+
+@pytest.mark.parametrize(("first", "tuples", "batch"), [(1, 1, 1), (3, 60, 1), (2, 1 << 15, 1 << 12)])
+def test_a_part_in_blocks_is_the_part_in_one(
+    monkeypatch: pytest.MonkeyPatch, first: int, tuples: int, batch: int
+) -> None:
+    """One pivot after another; some at a time, by what they come to; a small block, and then all others."""
+    edges = np.array([(i, (i * i + 3) % 23) for i in range(23)] + [(i, i + 1) for i in range(23)], np.int64)
+    monkeypatch.setattr(fixpoint, "FIRST", 1000)
+    one = fixpoint_of(edges, Budget())
+    monkeypatch.setattr(fixpoint, "FIRST", first)
+    monkeypatch.setattr(fixpoint, "_TUPLES", tuples)
+    monkeypatch.setattr(fixpoint, "_BATCH", batch)
+    sizes = []
+
+    def counted(task: Fixpoint, supports: pa.Table, *more: Any) -> None:
+        sizes.append(supports.num_rows)
+        ascend(task, supports, *more)
+
+    monkeypatch.setattr(Fixpoint, "_ascend", counted)
+    blocks = fixpoint_of(edges, Budget())
+    assert len(sizes) > 1
+    assert sum(sizes) == len(edges)
+    assert unpacked(blocks) == unpacked(one)
+    assert len(unpacked(one)) > 200
+    assert [row["size"] for row in blocks if row["rel"] == fixpoint.COST] == [
+        row["size"] for row in one if row["rel"] == fixpoint.COST
+    ]
+
+
+def test_the_tuples_of_all_blocks_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fixpoint, "FIRST", 1)
+    edges = np.array([(i, i + 1) for i in range(40)], np.int64)
+    # 40 edges and 820 tuples of the closure, 40 in the largest block.
+    assert [row["rel"] for row in fixpoint_of(edges, Budget(tuples=860))][-1] == fixpoint.COST
+    (*_, last) = fixpoint_of(edges, Budget(tuples=859))
+    assert last["rel"] == fixpoint.PROBLEM
+    assert "860 tuples, of 859 allowed while tc grew to 820 tuples" in last["problem"]
 
 
 def test_chunks_hold_every_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
