@@ -74,11 +74,14 @@ class LiveSystem:
             listen = ("--host", "127.0.0.1", "--port", str(self._port), "--log-level", "warning")
             self._spawn(part, "uvicorn", "--factory", "service.app:create_app", *listen)
 
+    def pid(self, part: Part) -> int:
+        return self._server.pid if part == "server" else self._processes[part].pid
+
     def kill(self, part: Part) -> None:
         """SIGKILL; engine and service stay away until `start`."""
         if part == "server":
             # Its owner, here this process, sees that and starts it again, as `zedlog serve` does.
-            os.kill(self._server.pid, signal.SIGKILL)
+            os.kill(self.pid(part), signal.SIGKILL)
         else:
             self._processes[part].kill()
             self._processes[part].wait()

@@ -252,8 +252,7 @@ class JobRunner:
     def _session(self, job: Job, progress: Progress, sources: Any) -> Iterator[Any]:
         """A session for this job. While it is used, its queries can be interrupted, and its failures are ours."""
         progress.stage("spark")
-        spark = self._spark.session()
-        session = spark.newSession()
+        session = self._spark.another()
         watch = self._watch = Watch(session, job.id, progress)
         try:
             with watch:

@@ -22,6 +22,8 @@ _SESSION = re.compile(
     r"stopped SparkContext|SparkContext was shut ?down|SparkContext has been shutdown|cancelled because .* shut down|"
     r"INVALID_HANDLE\.SESSION|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED|NO_ACTIVE_SESSION|"
     r"Error while (sending|receiving|obtaining a new communication)|Answer from Java side is empty|"
+    # What the bridge makes of a call in whose middle the JVM goes: a class that is not there, a fault without a trace.
+    r"does not exist in the JVM|An error occurred while calling [\w.$:]+\Z|"
     r"StatusCode\.UNAVAILABLE|RETRIES_EXCEEDED|CACHED_REMOTE_RELATION|DATAFRAME_NOT_FOUND"
 )
 _AFTERWARDS = (
@@ -31,6 +33,16 @@ _AFTERWARDS = (
 
 # A driver's JVM that dies in the middle of an answer shows as a broken connection.
 FAILURES = (PySparkException, Py4JError, OSError, EOFError)
+
+
+def session_ended(error: BaseException) -> bool:
+    """Whether one of FAILURES says that the session is over, with all that it held."""
+    return isinstance(error, OSError | EOFError) or _SESSION.search(str(error)) is not None
+
+
+def lost(reason: str) -> SparkStateLostError:
+    """The error of a session that is over."""
+    return SparkStateLostError(f"the Spark session has ended ({reason}); {_AFTERWARDS}", reason=reason)
 
 
 def typed(error: BaseException) -> ZedlogError:
@@ -43,10 +55,8 @@ def typed(error: BaseException) -> ZedlogError:
         return SparkStateLostError(
             f"Spark's executors went, and parts of the state with them; {_AFTERWARDS}", reason=lines[0]
         )
-    if _SESSION.search(text) or isinstance(error, OSError | EOFError):
-        return SparkStateLostError(
-            f"the Spark session has ended ({lines[0]}); {_AFTERWARDS}", reason=lines[0]
-        )
+    if session_ended(error):
+        return lost(lines[0])
     # The fault of a Python task stands at the end of its traceback.
     cause = [line for line in lines[1:] if re.match(r"[\w.]*(Error|Exception): ", line)]
     condition = error.getCondition() if isinstance(error, PySparkException) else None

@@ -68,7 +68,7 @@ class SparkPlacement:
     def __init__(self, source: SparkSource | SparkOptions | None = None) -> None:
         self._source = source if isinstance(source, SparkSource) else SparkSource(source or SparkOptions())
         self._owns_source = not isinstance(source, SparkSource)
-        self._tables = Tables(self._source.session, self._source.options)
+        self._tables = Tables(self._source)
         self._circuit = EMPTY
         self._versions: dict[str, Version] = {}
         self._rules: dict[str, CompiledRule] = {}

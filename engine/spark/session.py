@@ -64,13 +64,38 @@ class SparkSource:
                 self._started = True
             return self._session
 
+    def another(self) -> Any:
+        """A session with settings of its own. Where the one that was there has ended unnoticed, its JVM being gone, a
+        new one is started."""
+        from engine.spark.failures import FAILURES, session_ended
+
+        first = self.session()
+        try:
+            return first.newSession()
+        except FAILURES as error:
+            if not session_ended(error):
+                raise
+        self.lost(first)
+        return self.session().newSession()
+
+    def has(self, session: Any) -> bool:
+        """Whether it is the present session."""
+        return self._session is session
+
+    def lost(self, session: Any) -> None:
+        """A session has ended by itself: if it was started here, the next who asks gets a new one."""
+        with self._lock:
+            if self._started and self.has(session):
+                self._close()
+
     def close(self) -> None:
         """Stop the session if it was started here."""
         with self._lock:
-            session, started = self._session, self._started
-            if not started:
-                return
-            self._session, self._started = None, False
+            if self._started:
+                self._close()
+
+    def _close(self) -> None:
+        session, self._session, self._started = self._session, None, False
         _stop(session, self.options)
 
 

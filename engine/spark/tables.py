@@ -22,11 +22,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from engine.arrow import array_of
-from engine.errors import SparkUnavailableError
+from engine.errors import SparkUnavailableError, ZedlogError
 from engine.spark.checkpoints import Checkpoints
-from engine.spark.failures import FAILURES, typed
+from engine.spark.failures import FAILURES, lost, session_ended, typed
 from engine.spark.frames import from_driver
-from engine.spark.options import SparkOptions
+from engine.spark.session import SparkSource
 from engine.spark.watch import Ended, executors, watching
 
 ROWS = "rows"
@@ -63,10 +63,12 @@ class Table:
 
 
 class Tables:
-    """Makes and releases tables over one session."""
+    """Makes and releases tables over one session: the one that the source has when it is first needed."""
 
-    def __init__(self, session: Callable[[], SparkSession], options: SparkOptions) -> None:
-        self._session = session
+    def __init__(self, source: SparkSource) -> None:
+        options = source.options
+        self._source = source
+        self._session: SparkSession | None = None
         self._checkpoints = Checkpoints(options)
         self._adaptive = options.adaptive
         self._patience = options.timeout if options.cluster else None
@@ -79,7 +81,16 @@ class Tables:
 
     @property
     def spark(self) -> SparkSession:
-        return self._session()
+        """The session.
+
+        Raises:
+            SparkStateLostError: it has ended; another would know nothing of the tables.
+        """
+        if self._session is None:
+            self._session = self._source.session()
+        elif not self._source.has(self._session):
+            raise lost("it was noticed before")
+        return self._session
 
     def local(self, table: pa.Table) -> Table:
         """A table in the driver."""
@@ -143,7 +154,7 @@ class Tables:
         try:
             yield
         except FAILURES as error:
-            raise typed(error) from error
+            raise self._typed(error) from error
         finally:
             self._stop = None
 
@@ -176,11 +187,16 @@ class Tables:
             if ended.why == "stranded":
                 self._stranded = True
                 raise self._no_executors() from error
-            raise typed(error) from error
+            raise self._typed(error) from error
         finally:
             for name, was in before.items():
                 with suppress(*FAILURES):  # a session that is over has no settings either
                     spark.conf.set(name, was or "")
+
+    def _typed(self, error: BaseException) -> ZedlogError:
+        if self._session is not None and session_ended(error):
+            self._source.lost(self._session)
+        return typed(error)
 
     def _no_executors(self) -> SparkUnavailableError:
         return SparkUnavailableError(

@@ -38,7 +38,7 @@ class NoSpark:
 
     running = False
 
-    def session(self) -> Any:
+    def another(self) -> Any:
         raise SparkUnavailableError("Spark needs Java, and there is none that it can use; install one")
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from engine import Reasoner
@@ -20,9 +21,10 @@ from engine.errors import (
     SparkUnavailableError,
     WeightOverflowError,
 )
-from engine.spark import checkpoints, java
+from engine.spark import checkpoints, java, session
 from engine.spark.failures import FAILURES, typed
 from engine.spark.session import SparkOptions, SparkSource, within
+from engine.spark.tables import Tables
 from engine.spark.watch import Ended, watching
 from tests.spark.conftest import classic
 
@@ -135,6 +137,9 @@ def test_left_over_checkpoints_are_told_from_those_in_use() -> None:
         ("[CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_7_0 not found!", SparkStateLostError),
         ("Cannot call methods on a stopped SparkContext.", SparkStateLostError),
         ("Job 7 cancelled because SparkContext was shut down", SparkStateLostError),
+        ("org.apache.spark.sql.classic.SparkSession does not exist in the JVM", SparkStateLostError),
+        ("An error occurred while calling o31.select", SparkStateLostError),
+        ("An error occurred while calling o31.select. Trace:\nits own fault", SparkUnavailableError),
         ("[ARITHMETIC_OVERFLOW] long overflow", WeightOverflowError),
         ("[TABLE_OR_VIEW_NOT_FOUND] no such table", SparkUnavailableError),
     ],
@@ -142,3 +147,44 @@ def test_left_over_checkpoints_are_told_from_those_in_use() -> None:
 def test_what_spark_throws(text: str, kind: type[Exception]) -> None:
     assert type(typed(PySparkException(text))) is kind
     assert type(typed(EOFError())) is SparkStateLostError
+
+
+class _Session:
+    """A session; of one that has ended, every call fails as the bridge to its JVM does then."""
+
+    def __init__(self, ended: bool = False) -> None:
+        self.ended = ended
+
+    def newSession(self) -> str:  # Spark's name
+        if self.ended:
+            raise Py4JError("org.apache.spark.sql.classic.SparkSession does not exist in the JVM")
+        return "another"
+
+
+def test_a_session_that_has_ended_is_followed_by_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = _Session(), _Session()
+    starts, stopped = iter([first, second]), []
+    monkeypatch.setattr(session, "_start", lambda options: next(starts))
+    monkeypatch.setattr(session, "_stop", lambda gone, options: stopped.append(gone))
+    source = SparkSource(SparkOptions())
+    tables = Tables(source)
+    assert tables.spark is first
+    assert source.another() == "another"
+    first.ended = True
+    assert source.another() == "another"
+    assert (source.session(), stopped) == (second, [first])
+    # What was kept in the first is gone, also where its state's owner did not see it end.
+    with pytest.raises(SparkStateLostError, match="the Spark session has ended"):
+        _ = tables.spark
+    # Told late, of one that is no more: the present one stays.
+    source.lost(first)
+    assert Tables(source).spark is second
+    assert stopped == [first]
+
+
+def test_a_session_that_was_given_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_start", lambda options: pytest.fail("nothing is to be started"))
+    source = SparkSource(SparkOptions(), _Session(ended=True))
+    with pytest.raises(Py4JError):
+        source.another()
+    assert source.running
