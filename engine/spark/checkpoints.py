@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,10 @@ from engine.errors import CheckpointUnavailableError
 from engine.spark.options import SparkOptions
 
 _OWNER = "zedlog-owner.json"
-_ABSURD = 1 << 200
-"""An estimate of bytes that nobody can mean."""
+_ABSURD = 60
+"""The power of ten from which nobody can mean an estimate of bytes."""
+_TOLD = re.compile(r"sizeInBytes=[\d.]+(?:E\+(\d+))? [KMGTPE]?i?B")
+"""How Spark's `explain` tells an estimate: `3.4 GiB`; from 2048 EiB on `3.74E+37 B`."""
 _SERVER_DIR = "spark.checkpoint.dir"
 _SERVER_CLEANS = "spark.cleaner.referenceTracking.cleanCheckpoints"
 
@@ -39,12 +42,34 @@ class Checkpoints:
         self._level = StorageLevel(True, True, False, True, copies) if copies > 1 else None
 
     def make(self, frame: DataFrame) -> DataFrame:
-        """The frame's rows, computed now; what it returns has no lineage."""
+        """The frame's rows, computed now; what it returns has no lineage, and no absurd estimate of its size.
+
+        A checkpoint keeps the estimate of the plan behind it, and that of a join is the product of its sides. So where
+        a relation is joined with itself the estimate has twice as many digits at each height, and after some twenty
+        heights Spark would do nothing but multiply. Every checkpoint is therefore looked at, over Spark Connect by a
+        question to the server. An estimate within a plan then has no more than some sixty digits for each of its joins.
+        """
+        made = self._stored(frame)
+        if not _absurd(made):
+            return made
+        return _of_unknown_size(made) if hasattr(made, "_jdf") else self._measured(made)
+
+    def _stored(self, frame: DataFrame) -> DataFrame:
         if self.reliable:
-            return _sized(frame.checkpoint())
-        return _sized(
-            frame.localCheckpoint() if self._level is None else frame.localCheckpoint(True, self._level)
-        )
+            return frame.checkpoint()
+        return frame.localCheckpoint() if self._level is None else frame.localCheckpoint(True, self._level)
+
+    def _measured(self, made: DataFrame) -> DataFrame:
+        """The same checkpoint with its true size as the estimate, which Spark takes from a cache that is filled.
+
+        That is two more jobs over stored rows, and while they run these are stored three times.
+        """
+        made.persist()
+        try:
+            made.count()
+            return self._stored(made)
+        finally:
+            made.unpersist()
 
     def drop(self, frame: DataFrame) -> None:
         """Give back what `make` stored. Over Spark Connect the server does, when the client's last reference goes."""
@@ -58,22 +83,21 @@ class Checkpoints:
             _delete(frame.sparkSession, file.get())
 
 
-def _sized(frame: DataFrame) -> DataFrame:
-    """The same checkpoint without an absurd estimate of its size.
+def _absurd(made: Any) -> bool:
+    """Whether a checkpoint's estimate of its size is one that nobody can mean, or is told in words unknown to us."""
+    if hasattr(made, "_jdf"):
+        return bool(made._jdf.queryExecution().analyzed().stats().sizeInBytes() >= 10**_ABSURD)
+    told = _TOLD.search(made._explain_string(mode="cost"))
+    return told is None or int(told[1] or 0) >= _ABSURD
 
-    A checkpoint keeps the estimate of the plan behind it, and that of a join is the product of its sides. So where a
-    relation is joined with itself the estimate has twice as many digits at each height, and after some twenty heights
-    Spark would do nothing but multiply. Over Spark Connect that cannot be helped from here.
-    """
-    checkpoint = getattr(frame, "_jdf", None)
-    if checkpoint is None:
-        return frame
-    plan = checkpoint.queryExecution().analyzed()
-    if plan.stats().sizeInBytes() < _ABSURD:
-        return frame
-    session: Any = frame.sparkSession
-    unknown = session._jsparkSession.internalCreateDataFrame(plan.rdd(), checkpoint.schema(), False)
-    return type(frame)(unknown, session)
+
+def _of_unknown_size(made: Any) -> DataFrame:
+    """The same checkpoint without an estimate."""
+    session, checkpoint = made.sparkSession, made._jdf
+    rows = checkpoint.queryExecution().analyzed().rdd()
+    return DataFrame(
+        session._jsparkSession.internalCreateDataFrame(rows, checkpoint.schema(), False), session
+    )
 
 
 def prepare(session: Any, options: SparkOptions) -> None:

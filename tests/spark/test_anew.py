@@ -13,7 +13,7 @@ from engine import Reasoner
 from engine.spark.anew import AnewWork, tail
 from engine.spark.frame_work import PARTS
 from tests.spark.compare import assert_same_epoch, assert_same_state
-from tests.spark.conftest import classic, patient
+from tests.spark.conftest import patient
 
 Make = Callable[..., Reasoner]
 CHAIN = 2 * PARTS + 4
@@ -51,7 +51,6 @@ def both(on_spark: Make, monkeypatch: pytest.MonkeyPatch) -> Both:
     return apply
 
 
-@classic  # over Connect nobody can put the estimates right
 @patient
 def test_many_heights_of_two_relations_and_updates_after_them(both: Both) -> None:
     """Also so many that Spark's estimates of sizes, which are products of products, would outgrow everything."""

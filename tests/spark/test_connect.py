@@ -19,12 +19,14 @@ import pytest
 from engine import Reasoner
 from engine.errors import CheckpointUnavailableError, InvalidRequestError, SparkUnavailableError
 from engine.spark import session as session_module
+from engine.spark.checkpoints import Checkpoints
 from engine.spark.frames import from_driver
 from engine.spark.session import SparkOptions, SparkSource
 from tests.full import full
 from tests.spark.compare import assert_same_epoch, assert_same_state
-from tests.spark.conftest import MASTER, classic
+from tests.spark.conftest import MASTER, classic, patient
 from tests.spark.standalone import ConnectServer
+from tests.spark.test_anew import RULES, Make
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PARTS = [f"tests/spark/test_{name}.py" for name in ("connect", "differential", "pivot", "epochs")]
@@ -95,6 +97,38 @@ def test_a_driver_of_our_own_is_refused_beside_it(source: SparkSource) -> None:
     source.session()
     with pytest.raises(InvalidRequestError, match="already has a Spark session with "):
         SparkSource(SparkOptions("local[2]")).session()
+
+
+@remote
+@patient
+def test_a_relation_is_joined_with_itself_through_many_heights(on_spark: Make) -> None:
+    """So many that the server's estimates of sizes, if they grew, would have millions of digits."""
+    spark, resident = on_spark("large"), Reasoner()
+    step = {"facts": {"e": [((i, i + 1), 1) for i in range(30)]}, "rules": RULES}
+    assert_same_epoch(spark.apply(**step), resident.apply(**step))
+    assert_same_state(spark, resident)
+    later = {"facts": {"e": [((5, 6), -1), ((28, 30), 1)]}}
+    assert_same_epoch(spark.apply(**later), resident.apply(**later))
+    assert_same_state(spark, resident)
+
+
+def test_a_checkpoint_keeps_no_absurd_estimate(
+    source: SparkSource, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of whatever session. The eighth product of a relation with itself would be estimated at 1E+300 and more."""
+    checkpoints, tens = Checkpoints(source.options), []
+    frame = source.session().range(40)
+    for _ in range(8):
+        other = frame.withColumnRenamed("id", "other")
+        frame = checkpoints.make(frame.join(other, frame.id == other.other).select("id"))
+        capsys.readouterr()
+        frame.explain(mode="cost")
+        told = re.search(r"sizeInBytes=([\d.]+)(?:E\+(\d+))? ", capsys.readouterr().out)
+        assert told, "Spark tells an estimate"
+        tens.append(int(told[2] or 0))
+    assert max(tens) < 60, tens
+    assert sorted(row.id for row in frame.collect()) == list(range(40))
+    checkpoints.drop(frame)
 
 
 def test_an_empty_table_of_the_driver_keeps_its_columns(source: SparkSource) -> None:
