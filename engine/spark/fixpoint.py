@@ -7,10 +7,10 @@ Spark then moves and keeps thousands of rows as the one object that a single one
 `entry`; those of height 0 have chunks of their own, and where these hold the tuples' only entries, `derived` lists the
 sums of their supports above. `size` is the number of supports.
 
-One more row, of `rel` COST, holds the derivations in `size`; one of `rel` PROBLEM, instead of all others, an error as
-JSON; one of `rel` UNDEFINED says that some binding had no value for a term, and that the part is not computed. The
-task takes its part in blocks of some pivots each, the next as large as the last one's outcome suggests: a table that
-fits into the processor's cache is filled twice as fast, and only one block's outcome is held in memory.
+One more row, of `rel` COST, holds the derivations in `size`. One of `rel` PROBLEM holds an error as JSON, one of `rel`
+UNDEFINED says that some binding had no value for a term; where there is one of these, nothing else counts. The task
+takes its part in blocks of some pivots each, the next as large as the last one's outcome suggests: a table that fits
+into the processor's cache is filled twice as fast, and only one block's outcome is held in memory.
 """
 
 from __future__ import annotations
