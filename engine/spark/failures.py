@@ -23,7 +23,7 @@ _SESSION = re.compile(
     r"INVALID_HANDLE\.SESSION|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED|NO_ACTIVE_SESSION|"
     r"Error while (sending|receiving|obtaining a new communication)|Answer from Java side is empty|"
     # What the bridge makes of a call in whose middle the JVM goes: a class that is not there, a fault without a trace.
-    r"does not exist in the JVM|An error occurred while calling [\w.$:]+\Z|"
+    r"does not exist in the JVM|An error occurred while calling [\w.$:]+\Z|CANNOT_PARSE_DATATYPE.*\[Errno \d+\]|"
     r"StatusCode\.UNAVAILABLE|RETRIES_EXCEEDED|CACHED_REMOTE_RELATION|DATAFRAME_NOT_FOUND"
 )
 _AFTERWARDS = (

@@ -139,6 +139,10 @@ def test_left_over_checkpoints_are_told_from_those_in_use() -> None:
         ("Job 7 cancelled because SparkContext was shut down", SparkStateLostError),
         ("org.apache.spark.sql.classic.SparkSession does not exist in the JVM", SparkStateLostError),
         ("An error occurred while calling o31.select", SparkStateLostError),
+        (
+            "[CANNOT_PARSE_DATATYPE] Unable to parse datatype. [Errno 111] Connection refused.",
+            SparkStateLostError,
+        ),
         ("An error occurred while calling o31.select. Trace:\nits own fault", SparkUnavailableError),
         ("[ARITHMETIC_OVERFLOW] long overflow", WeightOverflowError),
         ("[TABLE_OR_VIEW_NOT_FOUND] no such table", SparkUnavailableError),
