@@ -109,14 +109,11 @@ class SparkPlacement:
                 )
                 versions[name] = Version(name, arity)
         epoch = self._epoch = _Epoch(circuit, versions, {**self._rules, **circuit.rules})
+        growth = {name: Growth(name, version.live, version.memory()) for name, version in versions.items()}
+        meter = Meter(budget, growth)
         self.heights = 0
         try:
             with self._tables.watched(budget.seconds, lambda: meter.charge(0)):
-                # How wide a table is on the executors, Spark must tell.
-                growth = {
-                    name: Growth(name, version.live, version.memory()) for name, version in versions.items()
-                }
-                meter = Meter(budget, growth)
                 for stratum in circuit.strata:
                     self._run(epoch, stratum, facts, encode, meter, growth, policy)
                 check_faults(

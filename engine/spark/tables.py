@@ -54,13 +54,6 @@ class Table:
             self._frame = self._make(self.local)
         return self._frame
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes held: measured in the driver, computed from the row's width on the executors."""
-        if self.local is not None:
-            return int(self.local.nbytes)
-        return self.rows * 8 * (len(self.frame.columns) + 2)
-
 
 class Tables:
     """Makes and releases tables over one session: the one that the source has when it is first needed."""
