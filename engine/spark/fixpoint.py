@@ -10,7 +10,7 @@ sums of their supports above. `size` is the number of supports.
 One more row, of `rel` COST, holds the derivations in `size`. One of `rel` PROBLEM holds an error as JSON, one of `rel`
 UNDEFINED says that some binding had no value for a term; where there is one of these, nothing else counts. The task
 takes its part in blocks of some pivots each, the next as large as the last one's outcome suggests: a table that fits
-into the processor's cache is filled twice as fast, and only one block's outcome is held in memory.
+into the processor's cache is filled faster, and only one block's outcome is held in memory.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ERRORS: dict[str, type[ZedlogError]] = {e.code: e for e in (BudgetExceededError,
 SIZE, DERIVED, MESSAGE = "size", "derived", "problem"
 CHUNK = 1 << 14
 """Supports in a row of the output: 128 KiB a list, far below what the JVM calls a huge object."""
-FIRST = 16
+_FIRST = 16
 """Pivots in the first block, from which the size of the others is learned."""
 _TUPLES = 1 << 15
 """Tuples that a block should come to: some 2 MB with their supports and an index."""
@@ -114,7 +114,7 @@ class Fixpoint:
         meter = Meter(self.budget, whole)
         meter.enter(self.stratum)
         supports, starts = self._by_pivot(table)
-        first, size = 0, FIRST
+        first, size = 0, _FIRST
         while first < len(starts) - 1:
             end = min(first + size, len(starts) - 1)
             block = supports.slice(starts[first], starts[end] - starts[first])

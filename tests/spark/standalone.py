@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,16 +20,11 @@ import pyspark
 
 from engine.spark.java import java_home
 from engine.storage.child import dies_with_parent
+from tests.live import free_port
 
 # Small JVMs that start fast; a test's queries are tiny.
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData"
 START_SECONDS = 180.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -46,6 +40,15 @@ def environment(**more: str) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         **more,
     }
+
+
+def java_children(pid: int) -> list[int]:
+    """Process ids of the Java processes that a process started."""
+    found = subprocess.run(
+        ["ps", "-o", "pid=,comm=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+    )
+    pairs = [line.split(None, 1) for line in found.stdout.splitlines()]
+    return [int(child) for child, command in pairs if command.strip() == "java"]
 
 
 class SparkProcess:
@@ -84,12 +87,8 @@ class SparkProcess:
             time.sleep(0.1)
 
     def children(self) -> list[int]:
-        """Process ids of the Java processes below it: the executors of a worker."""
-        found = subprocess.run(
-            ["ps", "-o", "pid=,comm=", "--ppid", str(self.pid)], capture_output=True, text=True, check=False
-        )
-        pairs = [line.split(None, 1) for line in found.stdout.splitlines()]
-        return [int(pid) for pid, command in pairs if command.strip() == "java"]
+        """The Java processes below it: the executors of a worker."""
+        return java_children(self.pid)
 
     def kill(self) -> None:
         """As a machine that goes away: no farewell."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import httpx
 import pytest
 
 from tests.live import LiveSystem
+from tests.spark.standalone import java_children
 
 pytestmark = pytest.mark.slow
 
@@ -27,16 +27,9 @@ def chain(begin: int, end: int) -> dict[str, Any]:
 
 def kill_jvm(live: LiveSystem) -> None:
     """The Java process below the engine, as the system does it that runs out of memory."""
-    found = subprocess.run(["ps", "-eo", "pid=,ppid=,comm="], capture_output=True, text=True, check=True)
-    below = {live.pid("engine")}
-    for _ in range(3):
-        for pid, parent, command in (line.split(None, 2) for line in found.stdout.splitlines()):
-            if int(parent) in below:
-                below.add(int(pid))
-                if command.strip() == "java":
-                    os.kill(int(pid), signal.SIGKILL)
-                    return
-    raise AssertionError(f"no JVM runs below the engine\n{live.logs()}")
+    found = java_children(live.pid("engine"))
+    assert len(found) == 1, f"one JVM runs below the engine, not {len(found)}\n{live.logs()}"
+    os.kill(found[0], signal.SIGKILL)
 
 
 def assert_on_spark(answer: httpx.Response, live: LiveSystem) -> None:

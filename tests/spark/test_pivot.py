@@ -111,9 +111,9 @@ def test_a_part_in_blocks_is_the_part_in_one(
 ) -> None:
     """One pivot after another; some at a time, by what they come to; a small block, and then all others."""
     edges = np.array([(i, (i * i + 3) % 23) for i in range(23)] + [(i, i + 1) for i in range(23)], np.int64)
-    monkeypatch.setattr(fixpoint, "FIRST", 1000)
+    monkeypatch.setattr(fixpoint, "_FIRST", 1000)
     one = fixpoint_of(edges, Budget())
-    monkeypatch.setattr(fixpoint, "FIRST", first)
+    monkeypatch.setattr(fixpoint, "_FIRST", first)
     monkeypatch.setattr(fixpoint, "_TUPLES", tuples)
     monkeypatch.setattr(fixpoint, "_BATCH", batch)
     sizes = []
@@ -134,7 +134,7 @@ def test_a_part_in_blocks_is_the_part_in_one(
 
 
 def test_the_tuples_of_all_blocks_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fixpoint, "FIRST", 1)
+    monkeypatch.setattr(fixpoint, "_FIRST", 1)
     edges = np.array([(i, i + 1) for i in range(40)], np.int64)
     # 40 edges and 820 tuples of the closure, 40 in the largest block.
     assert [row["rel"] for row in fixpoint_of(edges, Budget(tuples=860))][-1] == fixpoint.COST
