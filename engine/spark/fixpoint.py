@@ -1,7 +1,8 @@
 """The fixpoint of one part of a pivoted stratum, run by the resident kernels inside a Spark task.
 
-In: the part's supports that come from outside the recursion, as Arrow batches of (rel, c0 .., height, weight), and,
-carried by the task itself, the recursive rules and the relations of lower strata that they read. Out: every support of
+In: the part's supports that come from outside the recursion, as Arrow batches of (rel, c0 .., height, weight), or the
+numbers (id) of parts that the task carries; and, carried by the task, the recursive rules and the relations of lower
+strata that they read. Out: every support of
 the part, in chunks: a row is up to CHUNK supports of one relation, and its c0 .., height and support are lists, since
 Spark then moves and keeps thousands of rows as the one object that a single one would be. All of a chunk have the same
 `entry`; those of height 0 have chunks of their own, and where these hold the tuples' only entries, `derived` lists the
@@ -16,14 +17,14 @@ into the processor's cache is filled faster, and only one block's outcome is hel
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from engine.arrow import ENTRY, HEIGHT, SUPPORT, Codes, array_of, codes_of, column, columns, to_arrow
+from engine.arrow import ENTRY, HEIGHT, SUPPORT, Array, Codes, array_of, codes_of, column, columns, to_arrow
 from engine.circuit.circuit import Stratum
 from engine.errors import BudgetExceededError, EvaluationError, WeightOverflowError, ZedlogError
 from engine.placement import Budget
@@ -73,7 +74,7 @@ class _Whole:
 class Fixpoint:
     """The task, as it travels to the workers. `stratum` holds the recursive rules alone, `bound` their plans; `pivot`
     is a column of each relation; `indexes` says which columns of which relation are looked up; `lower` are Arrow
-    streams of (c0 ..)."""
+    streams of (c0 ..), and `parts` such streams of supports."""
 
     stratum: Stratum
     pivot: Mapping[str, int]
@@ -83,10 +84,14 @@ class Fixpoint:
     indexes: Mapping[str, tuple[tuple[int, ...], ...]]
     lower: Mapping[str, bytes]
     budget: Budget
+    parts: tuple[bytes, ...] = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         given = list(batches)
         table = pa.Table.from_batches(given) if given else None
+        if table is not None and self.parts:
+            numbers = table.column("id").to_pylist()
+            table = pa.concat_tables([_from_stream(self.parts[number]) for number in numbers])
         if table is None or not table.num_rows:
             return
         width = max(self.arities[name] for name in self.names)
@@ -104,7 +109,7 @@ class Fixpoint:
         }
         for name, stream in self.lower.items():
             relation = relations[name]
-            codes = codes_of(pa.ipc.open_stream(stream).read_all(), relation.arity)
+            codes = codes_of(_from_stream(stream), relation.arity)
             rows = relation.push(codes, GROUND, ONE)
             relation.change_entries(rows, np.ones(len(rows), np.int64), 0, 0)
         for name, demanded in self.indexes.items():
@@ -113,7 +118,7 @@ class Fixpoint:
         whole = {name: _Whole(relation) for name, relation in relations.items()}
         meter = Meter(self.budget, whole)
         meter.enter(self.stratum)
-        supports, starts = self._by_pivot(table)
+        supports, starts = by_pivot(table, [self.pivot[name] for name in self.names])
         first, size = 0, _FIRST
         while first < len(starts) - 1:
             end = min(first + size, len(starts) - 1)
@@ -131,17 +136,6 @@ class Fixpoint:
             size = max(1, (end - first) * max(_TUPLES, _BATCH * heights) // max(tuples, 1))
             first = end
         yield _row(width, {REL: COST, SIZE: meter.derivations})
-
-    def _by_pivot(self, table: pa.Table) -> tuple[pa.Table, Codes]:
-        """The part's supports in the order of their pivots, and where each pivot's begin; at last, their number."""
-        rel = array_of(table, REL)
-        values = np.zeros(len(rel), np.int64)
-        for number, name in enumerate(self.names):
-            mine = rel == number
-            values[mine] = array_of(table, column(self.pivot[name]))[mine]
-        order = np.argsort(values, kind="stable")
-        changes = np.flatnonzero(np.diff(values[order])) + 1
-        return table.take(pa.array(order)), np.concatenate(([0], changes, [len(rel)]))
 
     def _ascend(self, supports: pa.Table, relations: Mapping[str, Relation], meter: Meter) -> None:
         """The fixpoint over some supports, in relations that are empty but for the lower ones."""
@@ -161,6 +155,32 @@ class Fixpoint:
                 codes = codes_of(supports, self.arities[name])[mine]
                 run.add_supports(name, codes, heights[mine], weights[mine])
         run.ascend()
+
+
+def by_pivot(table: pa.Table, pivots: Sequence[int]) -> tuple[pa.Table, Codes]:
+    """Supports in the order of their pivots, and where each pivot's begin; at last, their number. pivots: the column
+    of each relation, in the order of their numbers."""
+    rel = array_of(table, REL)
+    values = np.zeros(len(rel), np.int64)
+    for number, pivot in enumerate(pivots):
+        mine = rel == number
+        values[mine] = array_of(table, column(pivot))[mine]
+    order = np.argsort(values, kind="stable")
+    changes = np.flatnonzero(np.diff(values[order])) + 1
+    return table.take(pa.array(order)), np.concatenate(([0], changes, [len(rel)]))
+
+
+def to_stream(table: pa.Table) -> bytes:
+    """An Arrow stream, as a task carries it."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    stream: bytes = sink.getvalue().to_pybytes()
+    return stream
+
+
+def _from_stream(stream: bytes) -> pa.Table:
+    return pa.ipc.open_stream(stream).read_all()
 
 
 def schema(width: int) -> str:
@@ -188,13 +208,15 @@ def _row(width: int, values: Mapping[str, Any]) -> pa.RecordBatch:
 
 
 def _rows(relation: Relation) -> pa.Table:
-    """(c0 .., height, support, entry, derived) of a relation whose tuples have one entry each. Above height 0
-    `derived` is left at zero."""
+    """(c0 .., height, support, entry, derived) of a relation whose tuples have one entry each, in the order of the
+    chunks. Above height 0 `derived` is left at zero."""
     rows, heights, counts = relation.supports()
     entry_height = np.full(len(relation.arrays.rows), -1, np.int32)
     entry_rows, _, hw = relation.list_entries()
     entry_height[entry_rows] = hw >> 1
     entry = entry_height[rows] == heights
+    order = np.argsort(_kinds(entry, heights), kind="stable")
+    rows, heights, counts, entry = rows[order], heights[order], counts[order], entry[order]
     derived = np.zeros(len(rows), np.int64)
     ground = np.flatnonzero(entry & (heights == 0))
     derived[ground] = relation.describe(rows[ground])[1]
@@ -205,18 +227,26 @@ def _rows(relation: Relation) -> pa.Table:
 
 def _chunks(rel: int, table: pa.Table, width: int) -> Iterator[pa.RecordBatch]:
     """A relation's supports, each chunk of one entry and either at height 0 or above."""
-    kinds = (array_of(table, ENTRY) * 2 + (array_of(table, HEIGHT) == 0)).astype(np.int8)
-    order = np.argsort(kinds, kind="stable")
-    kinds, table = kinds[order], table.take(pa.array(order)).combine_chunks()
+    kinds = _kinds(array_of(table, ENTRY), array_of(table, HEIGHT))
+    if (np.diff(kinds) < 0).any():
+        order = np.argsort(kinds, kind="stable")
+        kinds, table = kinds[order], table.take(pa.array(order))
     for kind in np.unique(kinds).tolist():
         begin, end = np.searchsorted(kinds, [kind, kind + 1]).tolist()
         lists = [name for name in table.column_names if name != ENTRY and (name != DERIVED or kind == 3)]
         for start in range(begin, end, CHUNK):
             part = table.slice(start, min(CHUNK, end - start))
-            values = {name: _as_list(part.column(name)) for name in lists}
+            # What was made or taken whole is one piece, and a slice of it is no copy.
+            values = {name: _as_list(part.column(name).chunk(0)) for name in lists}
             yield _row(width, {REL: rel, ENTRY: kind // 2, SIZE: part.num_rows, **values})
 
 
-def _as_list(values: pa.ChunkedArray) -> pa.ListArray:
+def _kinds(entry: Array, heights: Array) -> Array:
+    """What of a support all of a chunk have in common, as a small number."""
+    kinds: Array = (entry * 2 + (heights == 0)).astype(np.int8)
+    return kinds
+
+
+def _as_list(values: pa.Array) -> pa.ListArray:
     """One list of all values."""
-    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values.combine_chunks())
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)

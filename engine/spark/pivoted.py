@@ -1,11 +1,11 @@
 """The bootstrap of a pivoted stratum: one job for the whole fixpoint, without an exchange inside it.
 
-The supports that come from outside the recursion are partitioned by the pivot, the relations of lower strata that the
-recursive rules read travel with the task, and each task runs the resident kernels to the end of its part
-(fixpoint.py). It holds only for a stratum that is computed from nothing: a retraction must go height by height across
-all parts. What the stratum held before takes no part in it; the result replaces it, and is compared with it at the end.
-Where a part meets a binding without a value for a term, the job is dropped and the stratum goes the general way, which
-knows what to do about it.
+The supports that come from outside the recursion are partitioned by the pivot: by an exchange, or, where they are in
+the driver, there, and each part goes with the task. So do the relations of lower strata that the recursive rules read,
+and each task runs the resident kernels to the end of its part (fixpoint.py). It holds only for a stratum that is
+computed from nothing: a retraction must go height by height across all parts. What the stratum held before takes no
+part in it; the result replaces it, and is compared with it at the end. Where a part meets a binding without a value for
+a term, the job is dropped and the stratum goes the general way, which knows what to do about it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,21 @@ from engine.circuit.plan import CompiledRule, Let, Where
 from engine.language.syntax import Constant, walk
 from engine.placement import Budget, Encode
 from engine.resident.bound import bind_rule
-from engine.spark.fixpoint import COST, DERIVED, ERRORS, MESSAGE, PROBLEM, SIZE, UNDEFINED, Fixpoint, schema
+from engine.spark.fixpoint import (
+    COST,
+    DERIVED,
+    ERRORS,
+    MESSAGE,
+    PROBLEM,
+    SIZE,
+    UNDEFINED,
+    Fixpoint,
+    by_pivot,
+    schema,
+    to_stream,
+)
 from engine.spark.frame_work import compared
-from engine.spark.frames import REL, WEIGHT
+from engine.spark.frames import DERIVATIONS, REL, WEIGHT
 from engine.spark.tables import Table, Tables
 from engine.spark.tasks import can_map, map_in_arrow
 from engine.spark.terms import is_native
@@ -85,17 +97,9 @@ class Pivoted:
 
     def run(self, supports: Supports, charge: Callable[[int], None]) -> dict[str, Outcome] | None:
         """The whole fixpoint over supports from outside the recursion; None if a value does not exist."""
-        value = F.coalesce(
-            *(
-                F.when(F.col(REL) == self._names.index(name), F.col(columns(self._width)[c]))
-                for name, c in self._pivot.items()
-            )
+        result = (
+            self._scattered(supports) if supports.table.local is None else self._carried(supports.table.local)
         )
-        rows = supports.table.frame.where(F.col(WEIGHT) != 0).select(
-            REL, *columns(self._width), HEIGHT, WEIGHT
-        )
-        parts = rows.repartition(self._tables.partitions, value)
-        result = map_in_arrow(parts, self._task(), schema(self._width))
         # Its rows are chunks; how many supports there are is among what is found.
         table = self._tables.checkpoint(result, 0)
         try:
@@ -119,6 +123,32 @@ class Pivoted:
         if len(outcomes) > 1:
             self._tables.release(table)
         return outcomes
+
+    def _scattered(self, supports: Supports) -> DataFrame:
+        """The job where the supports are on the executors: an exchange by the pivot."""
+        value = F.coalesce(
+            *(
+                F.when(F.col(REL) == self._names.index(name), F.col(columns(self._width)[c]))
+                for name, c in self._pivot.items()
+            )
+        )
+        rows = supports.table.frame.where(F.col(WEIGHT) != 0).select(
+            REL, *columns(self._width), HEIGHT, WEIGHT
+        )
+        return map_in_arrow(
+            rows.repartition(self._tables.partitions, value), self._task(), schema(self._width)
+        )
+
+    def _carried(self, supports: pa.Table) -> DataFrame:
+        """The job where they are in the driver: the task carries all parts, and is told the number of its own."""
+        rows = supports.filter(pc.not_equal(supports.column(WEIGHT), 0)).drop_columns(DERIVATIONS)
+        rows, starts = by_pivot(rows, [self._pivot[name] for name in self._names])
+        number = self._tables.partitions
+        # Pivots are dealt out in turn.
+        part = np.repeat(np.arange(len(starts) - 1) % number, np.diff(starts))
+        parts = tuple(to_stream(rows.filter(pa.array(part == i))) for i in range(number))
+        numbers = self._tables.spark.range(0, number, 1, number)
+        return map_in_arrow(numbers, replace(self._task(), parts=parts), schema(self._width))
 
     def _found(self, table: Table) -> pa.Table:
         """What there is of every chunk, and the chunks of entries where they say all that is to be seen."""
@@ -180,11 +210,14 @@ class Pivoted:
 
     def _task(self) -> Fixpoint:
         arities = {name: version.arity for name, version in {**self._versions, **self._lower}.items()}
+        # Lower relations do not change: no plan starts there.
+        started = [
+            plan for rule in self._rules for plan in rule.plans if plan.start.relation in self._versions
+        ]
         indexes: dict[str, set[tuple[int, ...]]] = {}
-        for rule in self._rules:
-            for plan in rule.plans:
-                for demand in plan.demands:
-                    indexes.setdefault(demand.relation, set()).add(demand.columns)
+        for plan in started:
+            for demand in plan.demands:
+                indexes.setdefault(demand.relation, set()).add(demand.columns)
         return Fixpoint(
             self._stratum,
             self._pivot,
@@ -210,32 +243,31 @@ class Pivoted:
             layers = [part.select([*key, ENTRY]) for part in version.local or [empty_layer(version.arity)]]
             sums = pa.concat_tables(layers).group_by(key).aggregate([(ENTRY, "sum")])
             table = sums.filter(pc.not_equal(sums.column(f"{ENTRY}_sum"), 0))
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        stream: bytes = sink.getvalue().to_pybytes()
-        return stream
+        return to_stream(table)
 
 
 def _of_entries(found: pa.Table, arity: int) -> Seen:
     """The tuples in chunks of entries. One whose entry is above height 0 is derived, and not asserted: its number of
     supports says nothing more, and is not here."""
-    entries = found.filter(pa.array(array_of(found, ENTRY) == 1))
-    ground = entries.filter(entries.column(DERIVED).is_valid())
-    above = entries.filter(entries.column(DERIVED).is_null())
-    codes = np.empty((int(array_of(entries, SIZE).sum()), arity), np.int64)
+    entry = array_of(found, ENTRY) == 1
+    at_ground = found.column(DERIVED).is_valid().to_numpy()
+    # Those of height 0 come first.
+    ground, above = np.flatnonzero(entry & at_ground), np.flatnonzero(entry & ~at_ground)
+    codes = np.empty((int(array_of(found, SIZE)[entry].sum()), arity), np.int64)
     for i, name in enumerate(columns(arity)):
-        codes[:, i] = np.concatenate([_values(ground, name), _values(above, name)])
+        codes[:, i] = _values(found, name, np.concatenate((ground, above)))
     asserted, derived = np.zeros(len(codes), np.int64), np.ones(len(codes), np.int64)
-    first = _values(ground, SUPPORT)
-    asserted[: len(first)], derived[: len(first)] = first, _values(ground, DERIVED)
+    first = _values(found, SUPPORT, ground)
+    asserted[: len(first)], derived[: len(first)] = first, _values(found, DERIVED, ground)
     return _appeared(codes, asserted, derived)
 
 
-def _values(chunks: pa.Table, name: str) -> Codes:
-    """The lists of a column, one after another."""
-    flat = [part.flatten().to_numpy() for part in chunks.column(name).chunks]
-    return np.concatenate(flat) if flat else np.empty(0, np.int64)
+def _values(found: pa.Table, name: str, rows: Codes) -> Codes:
+    """The lists of a column in some rows, one after another."""
+    lists = found.column(name).combine_chunks()
+    begins, flat = lists.offsets.to_numpy(), lists.values.to_numpy()
+    parts = [flat[begins[row] : begins[row + 1]] for row in rows.tolist()]
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
 def _appeared(codes: Codes, asserted: Codes, derived: Codes) -> Seen:

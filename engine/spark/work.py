@@ -169,7 +169,9 @@ class Seen:
         """What a reader can see of it."""
         (was_asserted, was_derived, was_present), (asserted, derived, present) = self.before, self.after
         moved = present - was_present
-        seen = (asserted != was_asserted) | ((derived > 0) != (was_derived > 0)) | (moved != 0)
+        changed = (asserted != was_asserted) | ((derived > 0) != (was_derived > 0)) | (moved != 0)
+        # All is the rule where a relation is made, and then nothing is copied.
+        seen = slice(None) if changed.all() else changed
         return RelationChange(
             self.codes[seen],
             asserted[seen],

@@ -20,7 +20,7 @@ from engine.language.parser import parse_rules
 from engine.language.schema import Column, ColumnType, Schema
 from engine.placement import Budget
 from engine.resident.bound import bind_rule
-from engine.spark import fixpoint
+from engine.spark import fixpoint, stratum
 from engine.spark.fixpoint import Fixpoint
 from engine.spark.placement import SparkPlacement
 from tests.full import FULL
@@ -31,6 +31,15 @@ NUMBER = ColumnType.NUMBER
 ascend = Fixpoint._ascend
 BASE = "tc(x, y) :- e(x, y)."
 LINEAR = [BASE, "tc(x, z) :- tc(x, y), e(y, z)."]
+
+
+@pytest.fixture(params=["executors", "driver"])
+def manner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where the supports come from: through an exchange, or with the tasks."""
+    if request.param == "executors":
+        return "large"
+    monkeypatch.setattr(stratum, "PIVOT_ROWS", 2)
+    return "small"
 
 
 def pivots(*rules: str) -> dict[str, int] | None:
@@ -164,9 +173,9 @@ def test_chunks_hold_every_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("partitions", [1, 2, 5] if FULL else [5])
-def test_a_pivoted_bootstrap_is_the_resident_one(on_spark: Make, partitions: int) -> None:
+def test_a_pivoted_bootstrap_is_the_resident_one(on_spark: Make, manner: str, partitions: int) -> None:
     edges = [((i, (i * i + 3) % 12), 1) for i in range(12)] + [((i, (i * 7 + 1) % 12), 2) for i in range(12)]
-    spark, resident = on_spark("large", partitions), Reasoner()
+    spark, resident = on_spark(manner, partitions), Reasoner()
     facts = {"e": edges, "tc": [((100, 5), 1), ((5, 100), 1)]}
     rules = [(rule, 1) for rule in LINEAR]
     ours, theirs = spark.apply(facts=facts, rules=rules), resident.apply(facts=facts, rules=rules)
@@ -184,10 +193,10 @@ def test_a_pivoted_bootstrap_is_the_resident_one(on_spark: Make, partitions: int
 
 
 @pytest.mark.slow
-def test_a_pivot_over_two_relations(on_spark: Make) -> None:
+def test_a_pivot_over_two_relations(on_spark: Make, manner: str) -> None:
     rules = [("a(x, y) :- e(x, y).", 1), ("b(y, x) :- a(x, y).", 1), ("a(x, z) :- b(y, x), e(y, z).", 1)]
     facts = {"e": [((i, i + 1), 1) for i in range(8)] + [((8, 0), 1)]}
-    spark, resident = on_spark("large"), Reasoner()
+    spark, resident = on_spark(manner), Reasoner()
     assert_same_epoch(spark.apply(facts=facts, rules=rules), resident.apply(facts=facts, rules=rules))
     assert spark.count("a") == 81
     assert_same_state(spark, resident)
@@ -197,10 +206,10 @@ PATHS = [("sp(x, y, min(c)) :- w(x, y, c).", 1), ("sp(x, z, min(d + c)) :- sp(x,
 
 
 @pytest.mark.slow
-def test_a_pivot_with_a_fold_in_place(on_spark: Make) -> None:
+def test_a_pivot_with_a_fold_in_place(on_spark: Make, manner: str) -> None:
     """All pairs of a ring with chords: longer ways come first, so entries are taken back in the parts."""
     ring = [((i, (i + 1) % 6, 1), 1) for i in range(6)] + [((i, (i + 3) % 6, 7), 1) for i in range(0, 6, 2)]
-    spark, resident = on_spark("large", 2), Reasoner()
+    spark, resident = on_spark(manner, 2), Reasoner()
     ours = spark.apply(facts={"w": ring}, rules=PATHS)
     assert_same_epoch(ours, resident.apply(facts={"w": ring}, rules=PATHS))
     placement = spark._placement
@@ -215,9 +224,11 @@ def test_a_pivot_with_a_fold_in_place(on_spark: Make) -> None:
 
 
 @pytest.mark.slow
-def test_a_part_that_meets_a_value_that_does_not_exist_goes_the_general_way(on_spark: Make) -> None:
+def test_a_part_that_meets_a_value_that_does_not_exist_goes_the_general_way(
+    on_spark: Make, manner: str
+) -> None:
     """The sum of two long arcs leaves 64 bits; over a shorter way it is never a shortest path."""
-    spark, resident = on_spark("large"), Reasoner()
+    spark, resident = on_spark(manner), Reasoner()
     arcs = [((0, 1, 2**62), 1), ((1, 2, 2**62), 1), ((0, 3, 1), 1)]
     for reasoner in (spark, resident):
         with pytest.raises(EvaluationError, match="64-bit") as refused:
