@@ -2,8 +2,8 @@
 
     python -m benchmarks.bulk [--json FILE] [--runs N] [--copies N] [--master local[2]]
 
-N-Triples: LUBM-1 as one packed file (which one task reads), and the same as `--copies` plain files with renamed
-subjects (which all tasks read). Each run is an import into an empty database in process: Spark writes the batch files,
+N-Triples: LUBM-1 as one packed file (which one task reads), and `--copies` of it with renamed subjects, once as plain
+files (which all tasks read) and once as one packed file. Each run is an import into an empty database in process: Spark writes the batch files,
 they are read and encoded, and the reasoner applies them; then the epoch is published to a server of its own, as the
 engine does. Spark's start, and the first run, in which the JVM compiles, are figures of their own.
 
@@ -120,6 +120,15 @@ def copies_of(data: Path, folder: Path, number: int) -> list[str]:
     return names
 
 
+def packed(folder: Path, names: list[str]) -> list[str]:
+    """Files in one, packed."""
+    target = folder / "copies.nt.gz"
+    with gzip.open(target, "wb", compresslevel=6) as out:
+        for name in names:
+            out.write((folder / name).read_bytes())
+    return [target.name]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -145,6 +154,12 @@ def main() -> None:
             (
                 f"LUBM-1 {options.copies} times, plain",
                 lambda: copies_of(data, folder, options.copies),
+                folder,
+                2,
+            ),
+            (
+                f"LUBM-1 {options.copies} times, packed",
+                lambda: packed(folder, copies_of(data, folder, options.copies)),
                 folder,
                 2,
             ),
