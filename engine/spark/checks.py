@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark.sql import functions as F
+
 from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of
 from engine.resident.checks import check_entries
+from engine.spark.frames import united
 from engine.spark.tables import Tables
 from engine.spark.version import Version, collected
+
+LAYER = "layer"
 
 
 def state_of(version: Version, tables: Tables) -> Mapping[str, Any]:
@@ -42,6 +47,11 @@ def check_version(version: Version, tables: Tables) -> None:
     assert (counts.present, counts.asserted, counts.derived) == (present, len(state["facts"]), derived), (
         version.name
     )
-    assert sum(table.rows for table in version.layers if table.local is None) == sum(
-        table.frame.count() for table in version.layers if table.local is None
-    ), "a table's size is not what it says"
+    stored = version.stored
+    if stored:
+        frames = [table.frame.select(F.lit(i).alias(LAYER)) for i, table in enumerate(stored)]
+        found = tables.collect(united(frames).groupBy(LAYER).count())
+        sizes = dict(zip(*(array_of(found, name).tolist() for name in (LAYER, "count")), strict=True))
+        assert [sizes.get(i, 0) for i in range(len(stored))] == [table.rows for table in stored], (
+            "a table's size is not what it says"
+        )

@@ -2,11 +2,10 @@
 
 In: the part's supports that come from outside the recursion, as Arrow batches of (rel, c0 .., height, weight), or the
 numbers (id) of parts that the task carries; and, carried by the task, the recursive rules and the relations of lower
-strata that they read. Out: every support of
-the part, in chunks: a row is up to CHUNK supports of one relation, and its c0 .., height and support are lists, since
-Spark then moves and keeps thousands of rows as the one object that a single one would be. All of a chunk have the same
-`entry`; those of height 0 have chunks of their own, and where these hold the tuples' only entries, `derived` lists the
-sums of their supports above. `size` is the number of supports.
+strata that they read. Out: every support of the part, in chunks: a row is up to CHUNK supports of one relation, and its
+c0 .., height and support are lists, since Spark then moves and keeps thousands of rows as the one object that a single
+one would be. All of a chunk have the same `entry`; those of height 0 have chunks of their own, and where these hold the
+tuples' only entries, `derived` lists the sums of their supports above. `size` is the number of supports.
 
 One more row, of `rel` COST, holds the derivations in `size`. One of `rel` PROBLEM holds an error as JSON, one of `rel`
 UNDEFINED says that some binding had no value for a term; where there is one of these, nothing else counts. The task
@@ -230,13 +229,13 @@ def _chunks(rel: int, table: pa.Table, width: int) -> Iterator[pa.RecordBatch]:
     kinds = _kinds(array_of(table, ENTRY), array_of(table, HEIGHT))
     if (np.diff(kinds) < 0).any():
         order = np.argsort(kinds, kind="stable")
-        kinds, table = kinds[order], table.take(pa.array(order))
+        kinds, table = kinds[order], table.take(pa.array(order)).combine_chunks()
     for kind in np.unique(kinds).tolist():
         begin, end = np.searchsorted(kinds, [kind, kind + 1]).tolist()
         lists = [name for name in table.column_names if name != ENTRY and (name != DERIVED or kind == 3)]
         for start in range(begin, end, CHUNK):
             part = table.slice(start, min(CHUNK, end - start))
-            # What was made or taken whole is one piece, and a slice of it is no copy.
+            # All of the table is one piece, and a slice of it is no copy.
             values = {name: _as_list(part.column(name).chunk(0)) for name in lists}
             yield _row(width, {REL: rel, ENTRY: kind // 2, SIZE: part.num_rows, **values})
 

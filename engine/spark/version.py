@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -103,11 +104,15 @@ def consolidated(version: Version) -> DataFrame | None:
 
 
 def collected(version: Version, tables: Tables) -> pa.Table:
-    """The same in the driver."""
-    rows = consolidated(version)
-    if rows is None:
-        return empty_layer(version.arity)
-    return tables.collect(rows, small=version.rows <= tables.local_rows)
+    """The same in the driver; without a query where all of it is there."""
+    rows = consolidated(version) if version.stored else None
+    if rows is not None:
+        return tables.collect(rows, small=version.rows <= tables.local_rows)
+    key = [*columns(version.arity), HEIGHT]
+    layers = [part.select([*key, SUPPORT, ENTRY]) for part in version.local or [empty_layer(version.arity)]]
+    sums = pa.concat_tables(layers).group_by(key).aggregate([(SUPPORT, "sum"), (ENTRY, "sum")])
+    sums = sums.rename_columns([*key, SUPPORT, ENTRY])
+    return sums.filter((pc.field(SUPPORT) != 0) | (pc.field(ENTRY) != 0))
 
 
 def summed(rows: DataFrame, arity: int) -> DataFrame:
