@@ -23,16 +23,19 @@ from engine.spark.session import SparkOptions, SparkSource
 
 MASTER = os.environ.get("ZEDLOG_TEST_SPARK_MASTER", "local[2]")
 LOCAL_ROWS = {"small": 20_000, "mixed": 3, "large": 0}
-JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# A test's queries are tiny: compiling them, and the JVM's better compiler, cost more than they give.
+JVM = "-XX:+UseSerialGC"
+# A test's queries are tiny: compiling them costs more than it gives. The session of most tests lives for long, and the
+# JVM's better compiler pays there, but not in the many JVMs of a cluster.
 QUERIES = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 QUICK = QUERIES | {"spark.driver.extraJavaOptions": JVM, "spark.default.parallelism": "1"}
+SHORT_LIVED = f"{JVM} -XX:TieredStopAtLevel=1"
 ON_CLUSTER = QUICK | {
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": JVM,
+    "spark.executor.extraJavaOptions": SHORT_LIVED,
 }
 
 # A signal in the middle of a call to the JVM leaves the session useless, so only what hangs is to be ended.
