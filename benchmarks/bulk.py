@@ -3,9 +3,10 @@
     python -m benchmarks.bulk [--json FILE] [--runs N] [--copies N] [--master local[2]]
 
 N-Triples: LUBM-1 as one packed file (which one task reads), and `--copies` of it with renamed subjects, once as plain
-files (which all tasks read) and once as one packed file. Each run is an import into an empty database in process: Spark writes the batch files,
-they are read and encoded, and the reasoner applies them; then the epoch is published to a server of its own, as the
-engine does. Spark's start, and the first run, in which the JVM compiles, are figures of their own.
+files (which all tasks read) and once as one packed file. Each run is an import into an empty database in process: Spark
+writes the batch files, they are read and encoded, and the reasoner applies them; then the epoch is published to a
+server of its own, as the engine does. Spark's start, and the first run, in which the JVM compiles, are figures of their
+own.
 
 CPU seconds stand in the notes: of the JVM and of this process. On a busy machine they say more than the clock does.
 """
