@@ -13,7 +13,7 @@ from engine.spark.frames import united
 from engine.spark.tables import Tables
 from engine.spark.version import Version, collected
 
-LAYER = "layer"
+_LAYER = "layer"
 
 
 def state_of(version: Version, tables: Tables) -> Mapping[str, Any]:
@@ -49,9 +49,9 @@ def check_version(version: Version, tables: Tables) -> None:
     )
     stored = version.stored
     if stored:
-        frames = [table.frame.select(F.lit(i).alias(LAYER)) for i, table in enumerate(stored)]
-        found = tables.collect(united(frames).groupBy(LAYER).count())
-        sizes = dict(zip(*(array_of(found, name).tolist() for name in (LAYER, "count")), strict=True))
+        frames = [table.frame.select(F.lit(i).alias(_LAYER)) for i, table in enumerate(stored)]
+        found = tables.collect(united(frames).groupBy(_LAYER).count())
+        sizes = dict(zip(*(array_of(found, name).tolist() for name in (_LAYER, "count")), strict=True))
         assert [sizes.get(i, 0) for i in range(len(stored))] == [table.rows for table in stored], (
             "a table's size is not what it says"
         )

@@ -44,7 +44,7 @@ from engine.spark.frames import DERIVATIONS, REL, WEIGHT
 from engine.spark.tables import Table, Tables
 from engine.spark.tasks import can_map, map_in_arrow
 from engine.spark.terms import is_native
-from engine.spark.version import Version, empty_layer
+from engine.spark.version import Version, summed_in_driver
 from engine.spark.work import Outcome, Seen, Supports, begun, in_place
 
 LOWER_BYTES = 256 << 20
@@ -148,7 +148,7 @@ class Pivoted:
         part = np.repeat(np.arange(len(starts) - 1) % number, np.diff(starts))
         parts = tuple(to_stream(rows.filter(pa.array(part == i))) for i in range(number))
         numbers = self._tables.spark.range(0, number, 1, number)
-        return map_in_arrow(numbers, replace(self._task(), parts=parts), schema(self._width))
+        return map_in_arrow(numbers, self._task(parts), schema(self._width))
 
     def _found(self, table: Table) -> pa.Table:
         """What there is of every chunk, and the chunks of entries where they say all that is to be seen."""
@@ -208,7 +208,7 @@ class Pivoted:
             codes_of(table, version.arity), array_of(table, "asserted"), array_of(table, DERIVED)
         )
 
-    def _task(self) -> Fixpoint:
+    def _task(self, parts: tuple[bytes, ...] = ()) -> Fixpoint:
         arities = {name: version.arity for name, version in {**self._versions, **self._lower}.items()}
         # Lower relations do not change: no plan starts there.
         started = [
@@ -227,6 +227,7 @@ class Pivoted:
             {name: tuple(sorted(demanded)) for name, demanded in indexes.items()},
             {name: self._stream(version) for name, version in self._lower.items()},
             self._budget,
+            parts,
         )
 
     def _stream(self, version: Version) -> bytes:
@@ -240,9 +241,7 @@ class Pivoted:
             # A relation without columns has one tuple or none; a column keeps the number of rows.
             table = self._tables.collect(entries.select(*key, F.lit(1).alias("present")), small=False)
         else:
-            layers = [part.select([*key, ENTRY]) for part in version.local or [empty_layer(version.arity)]]
-            sums = pa.concat_tables(layers).group_by(key).aggregate([(ENTRY, "sum")])
-            table = sums.filter(pc.not_equal(sums.column(f"{ENTRY}_sum"), 0))
+            table = summed_in_driver(version, key, [ENTRY])
         return to_stream(table)
 
 

@@ -9,6 +9,8 @@ the first: every row is then written again a logarithmic number of times.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import pyarrow as pa
@@ -105,14 +107,19 @@ def consolidated(version: Version) -> DataFrame | None:
 
 def collected(version: Version, tables: Tables) -> pa.Table:
     """The same in the driver; without a query where all of it is there."""
-    rows = consolidated(version) if version.stored else None
-    if rows is not None:
-        return tables.collect(rows, small=version.rows <= tables.local_rows)
-    key = [*columns(version.arity), HEIGHT]
-    layers = [part.select([*key, SUPPORT, ENTRY]) for part in version.local or [empty_layer(version.arity)]]
-    sums = pa.concat_tables(layers).group_by(key).aggregate([(SUPPORT, "sum"), (ENTRY, "sum")])
-    sums = sums.rename_columns([*key, SUPPORT, ENTRY])
-    return sums.filter((pc.field(SUPPORT) != 0) | (pc.field(ENTRY) != 0))
+    if not version.stored:
+        return summed_in_driver(version, [*columns(version.arity), HEIGHT], [SUPPORT, ENTRY])
+    rows = consolidated(version)
+    assert rows is not None, "it has layers"
+    return tables.collect(rows, small=version.rows <= tables.local_rows)
+
+
+def summed_in_driver(version: Version, key: list[str], values: list[str]) -> pa.Table:
+    """Sums of `values` by `key` over the layers in the driver, without rows where all of them are zero."""
+    layers = [part.select([*key, *values]) for part in version.local or [empty_layer(version.arity)]]
+    sums = pa.concat_tables(layers).group_by(key).aggregate([(value, "sum") for value in values])
+    sums = sums.rename_columns([*key, *values])
+    return sums.filter(reduce(or_, (pc.field(value) != 0 for value in values)))
 
 
 def summed(rows: DataFrame, arity: int) -> DataFrame:

@@ -21,7 +21,7 @@ from engine.language.schema import Column, ColumnType, Schema
 from engine.placement import Budget
 from engine.resident.bound import bind_rule
 from engine.spark import fixpoint, stratum
-from engine.spark.fixpoint import Fixpoint
+from engine.spark.fixpoint import Fixpoint, to_stream
 from engine.spark.placement import SparkPlacement
 from tests.full import FULL
 from tests.spark.compare import assert_same_epoch, assert_same_state
@@ -85,9 +85,6 @@ def fixpoint_of(edges: Codes, budget: Budget) -> list[dict[str, Any]]:
     stratum = replace(stratum, rules=tuple(rule for rule in stratum.rules if "tc" in rule.body))
     (rule,) = stratum.rules
     arities = {"e": 2, "tc": 2}
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, to_arrow(edges).schema) as writer:
-        writer.write_table(to_arrow(edges))
     task = Fixpoint(
         stratum,
         {"tc": 0},
@@ -95,7 +92,7 @@ def fixpoint_of(edges: Codes, budget: Budget) -> list[dict[str, Any]]:
         arities,
         {rule.id: bind_rule(rule, arities, lambda value: None)},
         {d.relation: (d.columns,) for plan in rule.plans for d in plan.demands if d.relation == "e"},
-        {"e": sink.getvalue().to_pybytes()},
+        {"e": to_stream(to_arrow(edges))},
         budget,
     )
     given = to_arrow(
