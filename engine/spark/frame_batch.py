@@ -96,6 +96,9 @@ class FrameBatch:
             return None
         return self._of(relation, [self._rows], self._changes)
 
+    def local(self, relation: str) -> None:
+        """Nothing of it is in the driver."""
+
     def earlier(self, relation: str) -> DataFrame | None:
         return self._of(relation, self._earlier_parts, self._earlier) if self._earlier_parts else None
 

@@ -36,9 +36,13 @@ def padded(arity: int, width: int) -> list[Column]:
 
 
 def from_driver(session: SparkSession, rows: pa.Table) -> DataFrame:
-    """Rows of this process. A Connect session takes an empty table only with a schema."""
+    """Rows of this process.
+
+    Spark reads a table's chunks up to the first empty one and says nothing of the rest, so it gets a single chunk. A
+    Connect session takes an empty table only with a schema.
+    """
     if rows.num_rows:
-        return session.createDataFrame(rows)
+        return session.createDataFrame(rows.combine_chunks())
     return session.createDataFrame(rows, from_arrow_schema(rows.schema))
 
 

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from engine.arrow import ENTRY, HEIGHT, SUPPORT, Array, array_of, codes_of, column, columns, to_arrow
+from engine.arrow import ENTRY, HEIGHT, SUPPORT, Array, array_of, codes_of, column, columns
 from engine.circuit.plan import Start
 from engine.placement import Codes, Encode
 from engine.resident.folds import distinct_rows
@@ -97,11 +98,7 @@ class LocalWork:
                 new = np.flatnonzero(self._asked[name].rows_of(codes) == NONE)
                 if len(new):
                     self._asked[name].push(codes[new], np.zeros(1, np.int32), np.ones(1, np.int64))
-                    wide = np.zeros((len(new), self.subject.width), np.int64)
-                    wide[:, : codes.shape[1]] = codes[new]
-                    asked.append(
-                        (name, to_arrow(wide, rel=np.full(1, self.subject.names.index(name), np.int32)))
-                    )
+                    asked.append((name, self.subject.rows(name, codes[new])))
         if not asked:
             return
         keys = self._tables.local(pa.concat_tables([table for _, table in asked])).frame
@@ -197,16 +194,8 @@ class LocalWork:
         for height, by_name in self._schedule.items():
             for name, rows in by_name.items():
                 codes = self._now[name].codes(np.unique(np.concatenate(rows)))
-                parts.append(self.wide(name, codes, next=np.full(1, height, np.int32)))
+                parts.append(self.subject.rows(name, codes, next=np.full(1, height, np.int32)))
         return pa.concat_tables(parts) if parts else None
-
-    def wide(self, name: str, codes: Codes, **more: Array) -> pa.Table:
-        """Tuples of one relation as rows of the stratum's frame."""
-        wide = np.zeros((len(codes), self.subject.width), np.int64)
-        wide[:, : codes.shape[1]] = codes
-        table = to_arrow(wide, **more)
-        rel = pa.array(np.full(len(codes), self.subject.names.index(name), np.int32))
-        return table.add_column(0, REL, rel)
 
 
 @dataclass
@@ -225,10 +214,17 @@ class LocalBatch:
 
     def fitting(self, start: Start) -> int:
         change = self.batch.get(start.relation)
-        return 0 if change is None else count_fitting(change[0], start, self.work.subject.encode)
+        return (
+            0
+            if change is None
+            else int(np.count_nonzero(which_fit(change[0], start, self.work.subject.encode)))
+        )
 
     def changes(self, relation: str) -> DataFrame | None:
         return self._of(relation, True) if relation in self.batch else None
+
+    def local(self, relation: str) -> Change | None:
+        return self.batch.get(relation)
 
     def earlier(self, relation: str) -> DataFrame | None:
         return self._of(relation, False) if self.past[relation] else None
@@ -251,7 +247,7 @@ class LocalBatch:
                 ):
                     for codes, heights, weights in changes:
                         parts.append(
-                            self.work.wide(
+                            self.work.subject.rows(
                                 name, codes, height=heights, weight=weights, in_batch=np.full(1, flag)
                             )
                         )
@@ -259,14 +255,14 @@ class LocalBatch:
         return self._all
 
 
-def count_fitting(codes: Codes, start: Start, encode: Encode) -> int:
-    """How many tuples fit a starting atom's constants and repeated variables."""
+def which_fit(codes: Codes, start: Start, encode: Encode) -> npt.NDArray[np.bool_]:
+    """Which tuples fit a starting atom's constants and repeated variables."""
     fits = np.ones(len(codes), bool)
     for c, constant in start.constants:
         fits &= codes[:, c] == encode(constant)
     for a, b in start.equal:
         fits &= codes[:, a] == codes[:, b]
-    return int(np.count_nonzero(fits))
+    return fits
 
 
 def compared(before: Relation, now: Relation) -> Seen:
@@ -275,10 +271,11 @@ def compared(before: Relation, now: Relation) -> Seen:
     gone = before.codes(before.all_rows())
     gone = gone[now.rows_of(gone) == NONE] if len(gone) else gone
     codes = np.concatenate((codes, gone))
-    return Seen(codes, _described(before, codes), _described(now, codes))
+    return Seen(codes, described(before, codes), described(now, codes))
 
 
-def _described(relation: Relation, codes: Codes) -> Values:
+def described(relation: Relation, codes: Codes) -> Values:
+    """asserted, derived and present of tuples; zeros where the relation does not know one."""
     rows = relation.rows_of(codes)
     known = np.flatnonzero(rows != NONE)
     result = np.zeros(len(codes), np.int64), np.zeros(len(codes), np.int64), np.zeros(len(codes), np.int64)

@@ -26,15 +26,17 @@ from engine.epoch import RelationChange
 from engine.errors import ZedlogError
 from engine.placement import DEFAULT, Budget, Codes, Encode, Executed, FactDelta, PlacementState
 from engine.resident.meter import Meter
+from engine.resident.relation import Relation
 from engine.resident.transfer import bootstrap_costs
 from engine.spark.checks import check_version, state_of
 from engine.spark.clocked import Clocked
 from engine.spark.faults import check_faults
 from engine.spark.frames import WEIGHT, long
+from engine.spark.local_work import described
 from engine.spark.session import SparkOptions, SparkSource
 from engine.spark.stratum import Growth, Lower, StratumRun
 from engine.spark.tables import Table, Tables
-from engine.spark.version import Counts, Version, collected, compacted
+from engine.spark.version import Counts, Version, asserted_in_driver, collected, compacted
 from engine.spark.work import Outcome, begun
 
 
@@ -286,10 +288,13 @@ class SparkPlacement:
         if stratum.relations == (UNIT,) and not epoch.versions[UNIT].live:
             run.assert_facts(UNIT, (np.empty((1, 0), np.int64), np.ones(1, np.int64)))
         for name in stratum.relations if rebuilt else ():
-            rows = epoch.versions[name].frame()
-            if rows is not None and epoch.versions[name].counts.asserted:
-                ground = rows.where(F.col(HEIGHT) == 0)
-                run.assert_rows(name, ground.withColumnRenamed(SUPPORT, WEIGHT))
+            version = epoch.versions[name]
+            if version.counts.asserted and not version.stored:
+                run.assert_facts(name, asserted_in_driver(version))
+            elif version.counts.asserted:
+                rows = version.frame()
+                assert rows is not None, "it holds facts"
+                run.assert_rows(name, rows.where(F.col(HEIGHT) == 0).withColumnRenamed(SUPPORT, WEIGHT))
         for name in stratum.relations:
             if name in facts and len(facts[name][0]):
                 run.assert_facts(name, facts[name])
@@ -377,6 +382,11 @@ class SparkPlacement:
         weights = np.zeros(len(codes), np.int64)
         if version is None or not version.counts.asserted or not len(codes):
             return weights
+        if not version.stored:
+            facts, counts = asserted_in_driver(version)
+            known = Relation(relation, version.arity)
+            known.push(facts, np.zeros(1, np.int32), counts)
+            return described(known, codes)[0]
         wanted = self._tables.put(to_arrow(codes, place=np.arange(len(codes), dtype=np.int64)))
         rows = version.frame()
         assert rows is not None, "it holds facts"

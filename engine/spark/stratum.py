@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from engine.arrow import HEIGHT, codes_of, to_arrow
+from engine.arrow import HEIGHT, codes_of
 from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
 from engine.circuit.pivot import pivot_of
@@ -26,10 +27,11 @@ from engine.resident.meter import Meter
 from engine.spark.anew import AnewWork
 from engine.spark.branches import Branches, summed_up
 from engine.spark.frame_work import FrameWork
-from engine.spark.frames import REL, WEIGHT
-from engine.spark.local_work import LocalWork, count_fitting
+from engine.spark.frames import WEIGHT
+from engine.spark.local_work import LocalWork, which_fit
 from engine.spark.lowering import LookUp, See, fits
 from engine.spark.pivoted import Pivoted
+from engine.spark.projections import Origin, entries_in_driver, project, summed_rows
 from engine.spark.tables import Table, Tables
 from engine.spark.texts import InDriver
 from engine.spark.version import Version
@@ -94,7 +96,8 @@ class StratumRun:
         self._branches = Branches(self._names, self._width, encode, self._in_driver)
         self._seen: dict[tuple[str, bool], DataFrame | None] = {}
         self._large = False
-        self._facts: list[pa.Table] = []
+        self._given: list[pa.Table] = []
+        """Supports that are in the driver."""
         self._work: Work | None = None
 
     # ---- the three sources of change
@@ -112,7 +115,7 @@ class StratumRun:
             delta = self._lower[relation].delta
             assert delta is not None
             to_come = frozenset(order[place + 1 :])
-            changes = delta.frame.select("*", F.lit(0).alias(HEIGHT))
+            origin = Origin.changed(delta)
 
             def see(
                 step: LookUp, relation: str = relation, to_come: frozenset[str] = to_come
@@ -125,7 +128,7 @@ class StratumRun:
             for rule, plan in plans[relation]:
                 fitting = _fitting(delta, plan.start, self._encode)
                 if fitting:
-                    self._add(rule, plan, changes, see, 1, self._small(delta.rows))
+                    self._add(rule, plan, origin, see, 1, self._small(delta.rows))
 
     def whole_rule(self, rule: str, weight: int) -> None:
         """Add all derivations of a rule over the collections as they are, times `weight`."""
@@ -139,12 +142,14 @@ class StratumRun:
             return _some(self._entries(step.relation))
 
         fitting = self._fitting([plan.start for rule, _ in self._whole for plan in _positive(rule)])
+        origins = {
+            start.relation: self._present(start.relation) for start, number in fitting.items() if number
+        }
         for rule, weight in self._whole:
             plan = min(_positive(rule), key=lambda plan: fitting[plan.start])
             if fitting[plan.start]:
-                start = self._entries(plan.start.relation)
-                assert start is not None, "some tuple fits"
-                self._add(rule, plan, start, see, weight, self._small(fitting[plan.start]))
+                origin = origins[plan.start.relation]
+                self._add(rule, plan, origin, see, weight, self._small(fitting[plan.start]))
                 # Few tuples may meet many of a large relation; to find out by trying would cost as much again.
                 self._large = self._large or not all(self._small(self._size(name)) for name in rule.body)
         self._whole = []
@@ -192,13 +197,10 @@ class StratumRun:
     def assert_facts(self, relation: str, facts: FactDelta) -> None:
         """Add to the asserted weights of tuples."""
         codes, weights = facts
-        wide = np.zeros((len(codes), self._width), np.int64)
-        wide[:, : codes.shape[1]] = codes
-        table = to_arrow(
-            wide, height=np.zeros(1, np.int32), weight=weights, derivations=np.zeros(1, np.int64)
+        ground, none = np.zeros(1, np.int32), np.zeros(1, np.int64)
+        self._given.append(
+            self._subject.rows(relation, codes, height=ground, weight=weights, derivations=none)
         )
-        rel = pa.array(np.full(len(codes), self._names.index(relation), np.int32))
-        self._facts.append(table.add_column(0, REL, rel))
 
     def assert_rows(self, relation: str, frame: DataFrame) -> None:
         """The same for facts that are on the executors, as (c0 .., weight)."""
@@ -240,19 +242,13 @@ class StratumRun:
     def _begin(self) -> Supports | None:
         """Sum up what comes from outside, and see where the work is to be done."""
         self._join_whole_rules()
-        facts = pa.concat_tables(self._facts) if self._facts else None
-        rows = facts.num_rows if facts is not None else 0
+        rows = sum(part.num_rows for part in self._given)
         old = sum(version.rows for version in self._versions.values()) if self._rebuilt else 0
         self._large = self._large or max(rows, old) > self._tables.local_rows
-        if not self._branches and (facts is None or not self._large):
+        if not self._branches and not self._given:
             self._work = FrameWork(self._subject) if self._large else LocalWork(self._subject)
-            return None if facts is None else Supports.local(self._tables.local(facts))
-        held = [self._tables.put(facts)] if facts is not None else []
-        try:
-            found = self._summed([table.frame for table in held])
-        finally:
-            for table in held:
-                self._tables.release(table)
+            return None
+        found = self._summed()
         if found.table.local is None and max(found.table.rows, old, 1) <= self._tables.local_rows:
             # It was not so large after all.
             checkpoint = found.table
@@ -304,15 +300,15 @@ class StratumRun:
 
     def _derive(self, batch: Batch) -> None:
         """Join the entry changes of one height through every plan that starts at one of them."""
+        origins = {name: Origin.settled(batch, name) for name in self._names}
         for rule in self._stratum.rules:
             for plan in rule.plans:
                 relation = plan.start.relation
                 fitting = batch.fitting(plan.start) if relation in self._own else 0
                 if fitting:
-                    changes = batch.changes(relation)
-                    assert changes is not None, "some change fits"
-                    self._add(rule, plan, changes, self._see(relation, batch), 1, self._small(fitting))
-        if not self._branches:
+                    see = self._see(relation, batch)
+                    self._add(rule, plan, origins[relation], see, 1, self._small(fitting))
+        if not self._branches and not self._given:
             return
         if isinstance(self._work, AnewWork):
             self._push(self._sound(self._work.derived(batch.height + 1, self._branches.take())))
@@ -340,9 +336,9 @@ class StratumRun:
         pushed, entered = [], []
         for name in self._names:
             for codes, heights, weights in work.pushed[name]:
-                pushed.append(work.wide(name, codes, height=heights, weight=weights))
+                pushed.append(self._subject.rows(name, codes, height=heights, weight=weights))
             for codes, heights, weights in work.entered[name]:
-                entered.append(work.wide(name, codes, height=heights, weight=weights))
+                entered.append(self._subject.rows(name, codes, height=heights, weight=weights))
         large = FrameWork(self._subject)
         self._work = large
         self._large = True
@@ -353,20 +349,33 @@ class StratumRun:
     # ---- queries
 
     def _add(
-        self, rule: CompiledRule, plan: Plan, changes: DataFrame, see: See, weight: int, small: bool
+        self, rule: CompiledRule, plan: Plan, origin: Origin, see: See, weight: int, small: bool
     ) -> None:
-        if self._branches.derive(rule, plan, changes, see, weight, small):
+        if not plan.steps and origin.local is not None:
+            self._given.append(project(plan, origin.local, weight, self._subject, self._encode))
+        elif self._branches.derive(rule, plan, origin.frame, see, weight, small):
             self._large = self._large or not small
 
-    def _summed(self, more: Sequence[DataFrame] = ()) -> Supports:
-        """The pushed supports of all branches, summed up: in the driver if they are few."""
-        rows = summed_up(self._branches.take(more), self._width)
+    def _summed(self) -> Supports:
+        """The pushed supports, those that are in the driver and those of all branches, summed up: in the driver if
+        they are few."""
         held = self._work.rows if isinstance(self._work, LocalWork) else 0
-        if not self._large and held <= 10 * self._tables.local_rows:
-            found = self._tables.collect_small(rows)
+        few = not self._large and held <= 10 * self._tables.local_rows
+        given, self._given = pa.concat_tables(self._given) if self._given else None, []
+        if few and given is not None and not self._branches and self._small(given.num_rows):
+            summed = summed_rows(given, self._width)
+            if summed is not None:
+                return Supports.local(self._tables.local(summed))
+        put = [] if given is None else [self._tables.put(given)]
+        try:
+            rows = summed_up(self._branches.take([table.frame for table in put]), self._width)
+            found = self._tables.collect_small(rows) if few else None
             if found is not None:
                 return self._sound(Supports.local(self._tables.local(found)))
-        return self._sound(on_executors(rows, self._tables))
+            return self._sound(on_executors(rows, self._tables))
+        finally:
+            for table in put:
+                self._tables.release(table)
 
     def _sound(self, supports: Supports) -> Supports:
         """The same, if it says nothing that ends the epoch; the rules that met a binding without a value are noted."""
@@ -391,6 +400,12 @@ class StratumRun:
             # In a signed stratum there may be more entries than tuples.
             return 0 if self._rebuilt else version.rows if self._stratum.signed else version.counts.present
         return self._lower[relation].new.counts.present
+
+    def _present(self, relation: str) -> Origin:
+        """The entries of a relation, for a plan to start from."""
+        own = relation in self._own
+        version = self._versions[relation] if own else self._lower[relation].new
+        return Origin(partial(self._entries, relation), partial(entries_in_driver, version, not own))
 
     def _entries(self, relation: str) -> DataFrame | None:
         return (
@@ -442,4 +457,5 @@ def _fitting(delta: Table, start: Start, encode: Encode) -> int:
     """How many changes fit a starting atom; of those on the executors, how many there are at the most."""
     if delta.local is None or not (start.constants or start.equal):
         return delta.rows
-    return count_fitting(codes_of(delta.local, len(delta.local.column_names) - 1), start, encode)
+    codes = codes_of(delta.local, len(delta.local.column_names) - 1)
+    return int(np.count_nonzero(which_fit(codes, start, encode)))

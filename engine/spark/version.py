@@ -122,6 +122,13 @@ def summed_in_driver(version: Version, key: list[str], values: list[str]) -> pa.
     return sums.filter(reduce(or_, (pc.field(value) != 0 for value in values)))
 
 
+def asserted_in_driver(version: Version) -> tuple[Codes, Codes]:
+    """The facts (codes, weights) of a relation whose layers are all in the driver."""
+    key = [*columns(version.arity), HEIGHT]
+    rows = summed_in_driver(version, key, [SUPPORT]).filter(pc.field(HEIGHT) == 0)
+    return codes_of(rows, version.arity), array_of(rows, SUPPORT)
+
+
 def summed(rows: DataFrame, arity: int) -> DataFrame:
     """Sums of support and entry by tuple and height, without those that are both zero."""
     return (

@@ -15,10 +15,11 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from engine.arrow import HEIGHT, array_of
+from engine.arrow import HEIGHT, Array, array_of, to_arrow
 from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
 from engine.circuit.plan import Start
@@ -26,7 +27,7 @@ from engine.epoch import RelationChange
 from engine.placement import Codes, Encode
 from engine.spark.frames import DERIVATIONS, REL, WEIGHT
 from engine.spark.tables import Table, Tables
-from engine.spark.version import Counts, Version
+from engine.spark.version import Change, Counts, Version
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,13 @@ class Subject:
     def width(self) -> int:
         """The arity of the widest relation."""
         return max(version.arity for version in self.versions.values())
+
+    def rows(self, name: str, codes: Codes, **more: Array) -> pa.Table:
+        """(rel, c0 .., more): tuples of one relation, as wide as the stratum's."""
+        wide = np.zeros((len(codes), self.width), np.int64)
+        wide[:, : codes.shape[1]] = codes
+        rel = pa.array(np.full(len(codes), self.names.index(name), np.int32))
+        return to_arrow(wide, **more).add_column(0, REL, rel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,9 @@ class Batch(Protocol):
 
     def changes(self, relation: str) -> DataFrame | None:
         """(c0 .. cn, height, weight); None if there are none. The same frame each time."""
+
+    def local(self, relation: str) -> Change | None:
+        """The same as arrays, where the batch is in the driver."""
 
     def earlier(self, relation: str) -> DataFrame | None:
         """The same of all entry changes of the epoch before this batch."""
