@@ -2,8 +2,9 @@
 
 First, in one query, all supports that come from outside: changed facts, the lower relations' changes through the old
 rules, whole rules that appear or disappear. Then the heights, in ascending order: settle the entries, and in one query
-join all changed ones through every plan that they start. A plan that nothing starts is left out. What a query answers
-comes to the driver while it is small, and is kept on the executors when it is not.
+join all changed ones through every plan that they start. A plan that nothing starts is left out, and one that only
+copies what is in the driver needs no query (projections.py). What a query answers comes to the driver while it is
+small, and is kept on the executors when it is not.
 """
 
 from __future__ import annotations

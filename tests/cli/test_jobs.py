@@ -131,7 +131,10 @@ def test_the_commands_teach_with_examples(capsys: pytest.CaptureFixture[str], co
     assert f"• zedlog {command[0]} " in capsys.readouterr().out
 
 
-def test_wrong_usage(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
+def test_wrong_usage(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")  # the message holds a path
     check: Callable[..., int] = lambda *words: run(list(words))  # noqa: E731
     assert check("import") == 2
     assert check("import", "a.csv", "b.csv", "--upload", "--relation", "e") == 2
