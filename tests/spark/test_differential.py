@@ -19,7 +19,7 @@ from tests.full import FULL
 from tests.oracle.height_model import height_model
 from tests.oracle.naive import TooLargeError
 from tests.oracle.programs import History, histories, totals
-from tests.spark.compare import assert_same_epoch, assert_same_state
+from tests.spark.compare import apply_both, assert_same_epoch, assert_same_state
 
 Make = Callable[..., Reasoner]
 # The first example is always the smallest program there is.
@@ -46,8 +46,7 @@ def run_both(history: History, spark: Reasoner) -> None:
         for reasoner in (spark, resident):
             reasoner.apply(declarations=history.declarations())
     for epoch in history.epochs:
-        change = {"facts": epoch.fact_changes(), "rules": epoch.rule_changes()}
-        assert_same_epoch(spark.apply(**change), resident.apply(**change))
+        apply_both(spark, resident, {"facts": epoch.fact_changes(), "rules": epoch.rule_changes()})
     assert_same_state(spark, resident)
     spark.check_invariants()
     for name in resident.relations():
@@ -92,6 +91,19 @@ def test_differential_retraction_through_a_cycle(on_spark: Make, manner: str, pa
     assert sizes == [6, 3, 9, 4]
     assert_same_state(spark, resident)
     spark.check_invariants()
+
+
+def test_new_symbols_may_have_other_codes(on_spark: Make) -> None:
+    """A rule that nothing starts is not bound on Spark, and its constant gets no code yet."""
+    spark, resident = on_spark("small"), Reasoner()
+    for reasoner in (spark, resident):
+        reasoner.apply(declarations=".decl f(x: symbol, y: symbol)\n.decl e(x: symbol)")
+    apply_both(spark, resident, {"rules": [('p(x) :- f(x, "first"), !e(x).', 1)]})
+    apply_both(spark, resident, {"facts": {"e": [(("second",), 1)]}})
+    apply_both(spark, resident, {"facts": {"f": [(("second", "first"), 1), (("third", "first"), 1)]}})
+    assert_same_state(spark, resident)
+    assert list(spark.weighted("p", "all")) == list(resident.weighted("p", "all"))
+    assert spark.count("p") == 1
 
 
 @pytest.mark.parametrize("manner", ["small", "large"])
