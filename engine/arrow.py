@@ -43,6 +43,12 @@ def codes_of(table: pa.Table, arity: int) -> Codes:
     return result
 
 
+def summed_by(table: pa.Table, key: list[str], values: list[str]) -> pa.Table:
+    """(key, values): sums of `values` by `key`. A sum that leaves 64 bits wraps round."""
+    sums = table.group_by(key).aggregate([(value, "sum") for value in values])
+    return sums.rename_columns([*key, *values])
+
+
 def array_of(table: pa.Table, name: str) -> Codes:
     """One column, int64[n], a copy; an int column becomes long."""
     return np.array(table.column(name).to_numpy(), np.int64)

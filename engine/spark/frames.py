@@ -38,8 +38,8 @@ def padded(arity: int, width: int) -> list[Column]:
 def from_driver(session: SparkSession, rows: pa.Table) -> DataFrame:
     """Rows of this process.
 
-    Spark reads a table's chunks up to the first empty one and says nothing of the rest, so it gets a single chunk. A
-    Connect session takes an empty table only with a schema.
+    Once it has read some rows, Spark stops at the first empty chunk and says nothing of the rest, so it gets a single
+    chunk. A Connect session takes an empty table only with a schema.
     """
     if rows.num_rows:
         return session.createDataFrame(rows.combine_chunks())

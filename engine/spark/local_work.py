@@ -214,11 +214,7 @@ class LocalBatch:
 
     def fitting(self, start: Start) -> int:
         change = self.batch.get(start.relation)
-        return (
-            0
-            if change is None
-            else int(np.count_nonzero(which_fit(change[0], start, self.work.subject.encode)))
-        )
+        return 0 if change is None else count_fitting(change[0], start, self.work.subject.encode)
 
     def changes(self, relation: str) -> DataFrame | None:
         return self._of(relation, True) if relation in self.batch else None
@@ -263,6 +259,11 @@ def which_fit(codes: Codes, start: Start, encode: Encode) -> npt.NDArray[np.bool
     for a, b in start.equal:
         fits &= codes[:, a] == codes[:, b]
     return fits
+
+
+def count_fitting(codes: Codes, start: Start, encode: Encode) -> int:
+    """How many do."""
+    return int(np.count_nonzero(which_fit(codes, start, encode)))
 
 
 def compared(before: Relation, now: Relation) -> Seen:

@@ -15,13 +15,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from engine.arrow import ENTRY, HEIGHT, array_of, codes_of, columns
+from engine.arrow import HEIGHT, array_of, codes_of, columns, summed_by
 from engine.circuit.plan import Plan
 from engine.placement import Encode
 from engine.spark.frames import DERIVATIONS, REL, WEIGHT
 from engine.spark.local_work import which_fit
 from engine.spark.tables import Table
-from engine.spark.version import Change, Version, summed_in_driver
+from engine.spark.version import Change
 from engine.spark.work import Batch, Subject
 
 
@@ -62,16 +62,6 @@ class Origin:
         return self._read()
 
 
-def entries_in_driver(version: Version, grounded: bool) -> Change | None:
-    """The entries of a relation that is in the driver. grounded: at height 0, as a higher stratum sees them."""
-    if version.stored:
-        return None
-    key = columns(version.arity) if grounded else [*columns(version.arity), HEIGHT]
-    rows = summed_in_driver(version, key, [ENTRY])
-    heights = np.zeros(rows.num_rows, np.int64) if grounded else array_of(rows, HEIGHT)
-    return codes_of(rows, version.arity), heights.astype(np.int32), array_of(rows, ENTRY)
-
-
 def project(plan: Plan, changes: Change, weight: int, subject: Subject, encode: Encode) -> pa.Table:
     """The head's changes, times `weight`, of a plan without a step: (rel, c0 .., height, weight, derivations), one row
     for each derivation."""
@@ -96,5 +86,4 @@ def summed_rows(rows: pa.Table, width: int) -> pa.Table | None:
     if np.abs(array_of(rows, WEIGHT).astype(float)).sum() >= 2.0**62:
         return None
     key = [REL, *columns(width), HEIGHT]
-    sums = rows.group_by(key).aggregate([(WEIGHT, "sum"), (DERIVATIONS, "sum")])
-    return sums.rename_columns([*key, WEIGHT, DERIVATIONS])
+    return summed_by(rows, key, [WEIGHT, DERIVATIONS])

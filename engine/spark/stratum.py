@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from engine.arrow import HEIGHT, codes_of
+from engine.arrow import HEIGHT
 from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
 from engine.circuit.pivot import pivot_of
@@ -29,13 +29,13 @@ from engine.spark.anew import AnewWork
 from engine.spark.branches import Branches, summed_up
 from engine.spark.frame_work import FrameWork
 from engine.spark.frames import WEIGHT
-from engine.spark.local_work import LocalWork, which_fit
+from engine.spark.local_work import LocalWork, count_fitting
 from engine.spark.lowering import LookUp, See, fits
 from engine.spark.pivoted import Pivoted
-from engine.spark.projections import Origin, entries_in_driver, project, summed_rows
+from engine.spark.projections import Origin, project, summed_rows
 from engine.spark.tables import Table, Tables
 from engine.spark.texts import InDriver
-from engine.spark.version import Version
+from engine.spark.version import Version, entries_in_driver
 from engine.spark.work import Batch, Outcome, Subject, Supports, Work, on_executors
 
 PIVOT_ROWS = 500
@@ -127,7 +127,7 @@ class StratumRun:
                 return _some(self._lower_entries(step.relation, was))
 
             for rule, plan in plans[relation]:
-                fitting = _fitting(delta, plan.start, self._encode)
+                fitting = _fitting(origin, delta.rows, plan.start, self._encode)
                 if fitting:
                     self._add(rule, plan, origin, see, 1, self._small(delta.rows))
 
@@ -454,9 +454,8 @@ def _positive(rule: CompiledRule) -> list[Plan]:
     return [plan for plan in rule.plans if not plan.start.negated]
 
 
-def _fitting(delta: Table, start: Start, encode: Encode) -> int:
-    """How many changes fit a starting atom; of those on the executors, how many there are at the most."""
-    if delta.local is None or not (start.constants or start.equal):
-        return delta.rows
-    codes = codes_of(delta.local, len(delta.local.column_names) - 1)
-    return int(np.count_nonzero(which_fit(codes, start, encode)))
+def _fitting(origin: Origin, rows: int, start: Start, encode: Encode) -> int:
+    """How many of the `rows` changes fit a starting atom; of those on the executors, how many at the most."""
+    if not (start.constants or start.equal) or origin.local is None:
+        return rows
+    return count_fitting(origin.local[0], start, encode)

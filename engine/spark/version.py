@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, to_arrow
+from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, summed_by, to_arrow
 from engine.circuit.normal import Fold
 from engine.placement import Codes
 from engine.resident.layout import I32
@@ -117,8 +117,7 @@ def collected(version: Version, tables: Tables) -> pa.Table:
 def summed_in_driver(version: Version, key: list[str], values: list[str]) -> pa.Table:
     """Sums of `values` by `key` over the layers in the driver, without rows where all of them are zero."""
     layers = [part.select([*key, *values]) for part in version.local or [empty_layer(version.arity)]]
-    sums = pa.concat_tables(layers).group_by(key).aggregate([(value, "sum") for value in values])
-    sums = sums.rename_columns([*key, *values])
+    sums = summed_by(pa.concat_tables(layers), key, values)
     return sums.filter(reduce(or_, (pc.field(value) != 0 for value in values)))
 
 
@@ -127,6 +126,16 @@ def asserted_in_driver(version: Version) -> tuple[Codes, Codes]:
     key = [*columns(version.arity), HEIGHT]
     rows = summed_in_driver(version, key, [SUPPORT]).filter(pc.field(HEIGHT) == 0)
     return codes_of(rows, version.arity), array_of(rows, SUPPORT)
+
+
+def entries_in_driver(version: Version, grounded: bool) -> Change | None:
+    """The entries of a relation that is in the driver. grounded: at height 0, as a higher stratum sees them."""
+    if version.stored:
+        return None
+    key = columns(version.arity) if grounded else [*columns(version.arity), HEIGHT]
+    rows = summed_in_driver(version, key, [ENTRY])
+    heights = np.zeros(rows.num_rows, np.int64) if grounded else array_of(rows, HEIGHT)
+    return codes_of(rows, version.arity), heights.astype(np.int32), array_of(rows, ENTRY)
 
 
 def summed(rows: DataFrame, arity: int) -> DataFrame:

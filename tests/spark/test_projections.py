@@ -56,7 +56,7 @@ def test_the_same_as_resident(on_spark: Make, manner: str) -> None:
         assert_same_state(spark, resident)
     spark.check_invariants()
     assert resident.count("down") > 10
-    # Beside what joins the same moment has queries of its own, and both are summed up together.
+    # What joins takes a query, and is summed up together with what is copied at the same moment.
     joins = {
         "rules": [("p(x, z) :- e(x, y), e(y, z).", 1), ("p(0, x) :- q(x).", 1)],
         "facts": {"p": [((0, 9), 3)]},
