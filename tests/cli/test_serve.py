@@ -136,7 +136,7 @@ def test_nothing_stays_when_it_is_killed(start: Callable[..., Zedlog], tmp_path:
     parts = serve.children()
     assert len(parts) == 3
     serve.end(signal.SIGKILL)
-    serve.wait_for(lambda: not any(alive(pid) for pid in parts.values()), 120)
+    serve.wait_for(lambda: not any(alive(pid) for pid in parts.values()), 30)
 
 
 def test_a_taken_port_and_a_taken_data_directory_are_named(
