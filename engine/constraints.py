@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from engine.circuit.naming import name_of
 from engine.errors import ConstraintViolationError
 from engine.language.constants import write_constant
 from engine.language.inference import atoms_of
@@ -48,8 +49,9 @@ def check_constraints(
     if not constraints:
         return
     new = constraints - constraints_of(before)
-    for relation in sorted(constraints & (executed.relations.keys() | new)):
-        number = placement.count(relation, "all")
+    changed = {name_of(key) for key in executed.relations}
+    for relation in sorted(constraints & (changed | new)):
+        number = placement.count(program.key(relation), "all")
         if number:
             raise _violation(relation, number, program, placement, symbols)
 
@@ -57,7 +59,7 @@ def check_constraints(
 def _violation(
     relation: str, number: int, program: Program, placement: Placement, symbols: SymbolTable
 ) -> ConstraintViolationError:
-    codes, _ = placement.tuples(relation, {}, "all")
+    codes, _ = placement.tuples(program.key(relation), {}, "all")
     first = codes[np.lexsort(codes.T[::-1])[:SHOWN]] if codes.shape[1] else codes[:1]
     types = [column.type for column in program.schemas[relation].columns]
     tuples = decode(first, types, symbols)

@@ -52,12 +52,27 @@ class RelationChange:
         return int(np.count_nonzero(self.present < 0))
 
 
+_REPLACED = " (replaced)"
+
+
+def replaced(relation: str) -> str:
+    """Under which an epoch tells what a relation held whose column types it changed; no text can name it."""
+    return relation + _REPLACED
+
+
+def changed_name(key: str) -> str:
+    """The relation whose change stands under `key`."""
+    return key.removesuffix(_REPLACED)
+
+
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
     """One committed epoch, complete: what the publisher writes and nothing else is needed to read.
 
-    `schemas` are all relations after the epoch, `changed_schemas` those of the keys of `relations` (also of one that
-    is there no more), `rules` all rules of weight > 0. `declarations` is the text of
+    `relations` are the changes; what a relation lost because the types of its columns changed stands under
+    `replaced(name)`: all that it held, with the old types. `schemas` are all relations after the epoch,
+    `changed_schemas` those of the keys of `relations` (also of one that is there no more), `rules` all rules of
+    weight > 0. `declarations` is the text of
     all `.decl` directives in force. `symbols` are the strings interned by this epoch: the first has the code
     `first_symbol`, the next one more, and so on.
     """
@@ -78,6 +93,15 @@ class EpochRecord:
     abandoned: int = 0
     estimate: int = 0
     bootstrap: int = 0
+
+    @property
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """How many tuples (appeared, went) by relation; those of which none did left out."""
+        counts: dict[str, tuple[int, int]] = {}
+        for key, change in sorted(self.relations.items()):
+            inserted, deleted = counts.get(changed_name(key), (0, 0))
+            counts[changed_name(key)] = inserted + change.inserted, deleted + change.deleted
+        return {name: pair for name, pair in counts.items() if pair != (0, 0)}
 
     @property
     def cost(self) -> dict[str, int]:
@@ -107,8 +131,7 @@ class EpochResult:
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
-        counts = {r: (c.inserted, c.deleted) for r, c in self.record.relations.items()}
-        return {r: pair for r, pair in sorted(counts.items()) if pair != (0, 0)}
+        return self.record.counts
 
     @property
     def changes(self) -> dict[str, list[tuple[Tuple, int]]]:

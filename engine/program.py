@@ -11,8 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.circuit.circuit import EMPTY, Circuit, compile_circuit
+from engine.circuit.naming import may_stay, named, other_key, renamed
 from engine.epoch import RuleInfo
-from engine.errors import NegativeWeightError, NotDeclaredError, UnsupportedFeatureError, WeightOverflowError
+from engine.errors import (
+    NegativeWeightError,
+    NotDeclaredError,
+    UnsupportedFeatureError,
+    WeightOverflowError,
+    ZedlogError,
+)
 from engine.language.canonical import canonical_text, format_declaration, rule_id
 from engine.language.check import check_rule
 from engine.language.inference import atoms_of, infer_schemas
@@ -29,7 +36,8 @@ MAX_BODY = 64
 class Program:
     """Rules of weight > 0 by id, the declarations in force, and every relation's schema.
 
-    `circuit` was compiled when the columns had `types`, and the relations `fixpoints` were declared so.
+    `circuit` was compiled when the columns had `types`, the relations `fixpoints` were declared so, and the rules were
+    `sources`. keys: of the relations that have another key in the circuit than their name (circuit/naming.py).
     """
 
     rules: Mapping[str, tuple[RuleInfo, Rule]] = field(default_factory=dict)
@@ -38,6 +46,12 @@ class Program:
     circuit: Circuit = EMPTY
     types: Mapping[str, tuple[ColumnType | None, ...]] = field(default_factory=dict)
     fixpoints: Mapping[str, Fixpoint] = field(default_factory=dict)
+    sources: frozenset[str] = frozenset()
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    def key(self, relation: str) -> str:
+        """The key by which circuit and placement know a relation."""
+        return self.keys.get(relation, relation)
 
     @property
     def rule_infos(self) -> tuple[RuleInfo, ...]:
@@ -111,7 +125,7 @@ class Program:
         schemas = infer_schemas(
             [*kept_declarations, *parsed], held, [rule for _, rule in live.values()], self.schemas
         )
-        return Program(live, all_declarations, schemas, self.circuit, self.types, self.fixpoints)
+        return replace(self, rules=live, declarations=all_declarations, schemas=schemas)
 
     def with_facts(self, held: Mapping[str, Schema]) -> Program:
         """The program when the relations `held` hold facts whose types are now known.
@@ -131,20 +145,42 @@ class Program:
         )
 
     def compiled(self, held: Iterable[str]) -> Program:
-        """With the circuit of its rules over its relations and those in `held`; the old one where it is the same.
+        """With the circuit of its rules over its relations and those in `held` (keys); the old one where it serves.
+
+        A column whose type nothing fixes any more has no tuples, so that a circuit for the type it had still serves.
 
         Raises:
             StratificationError, UnsupportedFeatureError, DeclarationError: the rules cannot stand together.
         """
         types = {name: tuple(c.type for c in schema.columns) for name, schema in self.schemas.items()}
         fixpoints = fixpoints_of(self.declarations.values())
-        same = all(self.types.get(name) == columns for name, columns in types.items())
-        if same and self.rules.keys() == self.circuit.sources and fixpoints == self.fixpoints:
+        serves = all(
+            name in self.types and may_stay(columns, self.types[name]) for name, columns in types.items()
+        )
+        if serves and self.rules.keys() == self.sources and fixpoints == self.fixpoints:
             return self
-        arities = {name: self.circuit.arities[name] for name in held}
-        rules = [rule for _, rule in self.rules.values()]
-        circuit = compile_circuit(rules, self.schemas, arities, fixpoints)
-        return replace(self, circuit=circuit, types=types, fixpoints=fixpoints)
+        keys = self._keys(types)
+        arities = {key: self.circuit.arities[key] for key in held}
+        schemas = {keys.get(name, name): schema for name, schema in self.schemas.items()}
+        rules = [renamed(rule, keys) for _, rule in self.rules.values()]
+        limits = {keys.get(name, name): limit for name, limit in fixpoints.items()}
+        try:
+            circuit = compile_circuit(rules, schemas, arities, limits)
+        except ZedlogError as error:
+            raise named(error, keys) from None
+        sources = frozenset(self.rules)
+        return replace(self, circuit=circuit, types=types, fixpoints=fixpoints, sources=sources, keys=keys)
+
+    def _keys(self, types: Mapping[str, tuple[ColumnType | None, ...]]) -> dict[str, str]:
+        """The keys of the relations when their columns have `types`, but for those that keep their name."""
+        keys = {}
+        for name, columns in types.items():
+            key = self.key(name)
+            if not may_stay(self.types.get(name, columns), columns):
+                key = other_key(key)
+            if key != name:
+                keys[name] = key
+        return keys
 
 
 def _together(known: Declaration, later: Declaration) -> Declaration:

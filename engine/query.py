@@ -13,7 +13,7 @@ atom, also one that an equation gives (`x = "a", p(x, y)`), narrows what is read
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,7 @@ from engine.language.syntax import (
     children,
     walk,
 )
-from engine.placement import Budget, Codes, Placement
+from engine.placement import Budget, Codes
 from engine.program import MAX_BODY
 from engine.symbols import SymbolTable
 from engine.transaction import Tuple, Value
@@ -174,9 +174,14 @@ def evaluate(
 
 
 def answer(
-    text: str, schemas: Mapping[str, Schema], placement: Placement, symbols: SymbolTable, budget: Budget
+    text: str,
+    schemas: Mapping[str, Schema],
+    read: Callable[[str, Mapping[int, int]], Codes],
+    symbols: SymbolTable,
+    budget: Budget,
 ) -> Answer:
-    """Answer a query over the tuples that a placement holds. `symbols` is as before when this returns.
+    """Answer a query over the tuples that `read` gives: those of a relation that have codes in columns.
+    `symbols` is as before when this returns.
 
     Raises:
         ZedlogError: as `prepare` and `evaluate` do, and for a text that is no query.
@@ -190,7 +195,7 @@ def answer(
             for bound in bindings:
                 codes = _codes_of(bound, symbols)
                 if codes is not None:
-                    parts.append(placement.tuples(relation, codes, "all")[0])
+                    parts.append(read(relation, codes))
         rows = evaluate(query, facts, symbols, budget)
         return Answer(query.columns, decode(rows, [column.type for column in query.columns], symbols))
     finally:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -151,7 +151,7 @@ class Reasoner(Writer):
     def count(self, relation: str, domain: str = "all") -> int:
         """How many tuples the relation has in a domain: `all`, `asserted` or `derived`."""
         self._schema(relation)
-        return self._placement.count(relation, _domain(domain))
+        return self._placement.count(self._program.key(relation), _domain(domain))
 
     def facts(self, relation: str, /, domain: str = "all", **bound: Value) -> list[Tuple]:
         """The tuples whose columns have the values `bound`, in no particular order.
@@ -177,7 +177,7 @@ class Reasoner(Writer):
             if code is None:
                 return []
             codes_of[position] = code
-        codes, weights = self._placement.tuples(relation, codes_of, _domain(domain))
+        codes, weights = self._placement.tuples(self._program.key(relation), codes_of, _domain(domain))
         tuples = decode(codes, [column.type for column in schema.columns], self._symbols)
         return list(zip(tuples, weights.tolist(), strict=True))
 
@@ -188,7 +188,11 @@ class Reasoner(Writer):
         Raises:
             ZedlogError: the text is no query, does not fit the relations, or outgrows `budget` (by default no limit).
         """
-        return answer(text, self._program.schemas, self._placement, self._symbols, budget or Budget())
+        return answer(text, self._program.schemas, self._read, self._symbols, budget or Budget())
+
+    def _read(self, relation: str, bound: Mapping[int, int]) -> Codes:
+        """The tuples of a relation that have the codes `bound`, by column."""
+        return self._placement.tuples(self._program.key(relation), bound, "all")[0]
 
     def _find(self, schema: Schema, position: int, value: Value) -> int | None:
         """The code of a value that a column is compared with; None for a symbol that occurs nowhere."""
@@ -215,7 +219,7 @@ class Reasoner(Writer):
         """What a new process needs to go on from here."""
         facts = {}
         for relation in self._program.schemas:
-            codes, weights = self._placement.tuples(relation, {}, "asserted")
+            codes, weights = self._placement.tuples(self._program.key(relation), {}, "asserted")
             if len(codes):
                 facts[relation] = codes, weights
         return Exported(
@@ -256,12 +260,7 @@ class Reasoner(Writer):
         )
         texts = {info.id: info for info in rules}
         named = {id_: (texts.get(id_, info), rule) for id_, (info, rule) in program.rules.items()}
-        program = (
-            Program(named, program.declarations, program.schemas, program.circuit)
-            .with_facts(held)
-            .compiled(())
-        )
-        reasoner._recover(program, facts)
+        reasoner._recover(replace(program, rules=named).with_facts(held).compiled(()), facts)
         reasoner._epoch = epoch
         return reasoner
 
@@ -273,7 +272,8 @@ class Reasoner(Writer):
         """
         from engine.state import decoded_state
 
-        return decoded_state(self._placement.state(), self._program.schemas, self._symbols)
+        keyed = {self._program.key(name): schema for name, schema in self._program.schemas.items()}
+        return decoded_state(self._placement.state(), keyed, self._symbols)
 
     def check_invariants(self) -> None:
         """Raise AssertionError where an internal structure contradicts another."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.batches import TypedFacts
 from engine.elastic import Strategy
-from engine.errors import ArityError, InvalidValueError, NegativeWeightError, TypeMismatchError
+from engine.errors import ArityError, InvalidValueError, NegativeWeightError, TypeMismatchError, ZedlogError
 from engine.language.operators import check_relation_name
 from engine.language.schema import Column, ColumnType, Schema
 from engine.placement import Codes, Placement
@@ -23,8 +24,13 @@ from engine.program import Program
 from engine.resident.relation import PushOverflow, Relation
 from engine.symbols import SymbolTable
 from engine.transaction import Mode, PlacementName, RuleChange, Transaction, Value
-from engine.values import column_types, decode, encode_column
+from engine.values import column_types, decode, encode_column, mismatch, type_of
 
+Types: TypeAlias = tuple[ColumnType, ...]
+Typed: TypeAlias = tuple[str, Types]
+"""A relation, and the types of tuples of it."""
+Delta: TypeAlias = tuple[Codes, npt.NDArray[np.int64]]
+"""(codes, weights): int64[n, arity], and int64[n] or int64[1]."""
 _GROUND = np.zeros(1, np.int32)
 _SHOWN = 10
 """Offending tuples that an error names."""
@@ -38,6 +44,31 @@ class FactInput:
     relation: str
     tuples: Sequence[Sequence[Value]] | Codes | TypedFacts
     weights: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Changes of facts whose tuples have the same types."""
+
+    relation: str
+    types: Types
+    change: FactInput
+
+    @property
+    def listed(self) -> Sequence[Sequence[Value]]:
+        """The tuples, where they came one by one; none of an import."""
+        tuples = self.change.tuples
+        if isinstance(tuples, TypedFacts):
+            return []
+        return tuples[:1].tolist() if isinstance(tuples, np.ndarray) else tuples
+
+    @property
+    def sample(self) -> Sequence[Value]:
+        """One of the tuples."""
+        tuples = self.change.tuples
+        if isinstance(tuples, TypedFacts):
+            return list(tuples.table.slice(0, 1).to_pylist()[0].values())[: len(self.types)]
+        return self.listed[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +105,21 @@ class Request:
 
 
 class Staging:
-    """The epoch to be: `program` and `facts` grow with each `add`."""
+    """The epoch to be: `program` and `facts` grow with each `add`. Facts stand by the types of their tuples, for the
+    types of a relation may change on the way."""
 
     def __init__(self, program: Program, placement: Placement, symbols: SymbolTable) -> None:
         self.program = program
-        self.facts: dict[str, list[tuple[Codes, npt.NDArray[np.int64]]]] = {}
+        self.facts: dict[Typed, list[Delta]] = {}
         self._before = program
         self._placement = placement
         self._symbols = symbols
-        self._tallies: dict[str, Relation] = {}
+        self._tallies: dict[Typed, Relation] = {}
+        self._held = {
+            name: schema
+            for name, schema in program.schemas.items()
+            if placement.count(program.key(name), "asserted")
+        }
 
     def add(self, request: Request) -> None:
         """Stage one transaction.
@@ -98,119 +135,128 @@ class Staging:
             raise
 
     def _add(self, request: Request) -> None:
-        held = self._held()
+        parts = [part for change in request.facts for part in _by_types(change, self._hint(change.relation))]
+        others = [part for part in parts if not self._is_held(part)]
+        sums = self._sums(request.mode, [part for part in parts if self._is_held(part)])
+        held = dict(self._held)
+        for typed, deltas in sums.items():
+            # What loses all of its facts may get others of any type with the same transaction.
+            if any((weights < 0).any() for _, weights in deltas) and not self._asserted_after(typed, deltas):
+                del held[typed[0]]
         program = self.program.changed(
             request.rules, request.declarations, request.mode, held, request.undeclare
         )
-        staged: list[tuple[str, Codes, npt.NDArray[np.int64]]] = []
-        open_types = False
-        for change in request.facts:
-            schema = program.schemas.get(change.relation)
-            if schema is None:
-                check_relation_name(change.relation)
-            else:
-                _check_arity(change, schema)
-            schema, types = _typed(change, schema)
-            if change.relation not in program.schemas or schema != program.schemas[change.relation]:
-                held[change.relation] = schema
-                open_types = True
-                # A later change of this transaction meets the types that this one fixed.
-                program = program.with_facts(held)
-            held.setdefault(change.relation, schema)
-            staged.append((change.relation, self._encode(change, types), change.weights))
-        if open_types:
+        if program is self.program and held.keys() != self._held.keys():
             program = program.with_facts(held)
-        self._check_arities(program)
-        sums = self._check_weights(request.mode, staged)
-        for relation, codes, weights in sums:
-            self._stage(relation, codes, weights)
-        emptied = {r for r, _, weights in sums if (weights < 0).any() and not self._asserted_after(r)}
-        if emptied:
-            # What only its facts have fixed is open again, as if they had never been there.
-            program = program.with_facts({r: s for r, s in held.items() if r not in emptied})
-        self.program = program
+        for part in others:
+            _check_fits(part, program.schemas.get(part.relation))
+        for typed, deltas in self._sums(request.mode, others).items():
+            relation, types = typed
+            if relation in held:
+                raise _two_types(held[relation], types)
+            held[relation] = _schema(relation, types, program.schemas.get(relation))
+            sums[typed] = deltas
+        known = program.schemas
+        if any(name not in known or types_of(known[name]) != types_of(held[name]) for name in held):
+            program = program.with_facts(held)
+        for typed, deltas in sums.items():
+            self._stage(typed, deltas)
+        self.program, self._held = program, held
 
-    def _held(self) -> dict[str, Schema]:
-        """The relations that hold facts, or will."""
-        return {
-            name: schema
-            for name, schema in self.program.schemas.items()
-            if (self._asserted_after(name) if name in self.facts else self._placement.count(name, "asserted"))
-        }
+    def _hint(self, relation: str) -> Schema | None:
+        """The types that tuples of a relation most likely have."""
+        return self._held.get(relation) or self.program.schemas.get(relation)
 
-    def _asserted_after(self, relation: str) -> int:
-        """How many tuples of the relation are asserted after what is staged."""
-        tally = self._tallies.get(relation) or self._tally(relation, self.facts[relation][0][0].shape[1])
-        rows = tally.all_rows()
-        before = self._placement.asserted(relation, tally.codes(rows))
-        after = before + tally.describe(rows)[0]
-        appeared = int(np.count_nonzero((before == 0) & (after > 0)))
-        return (
-            self._placement.count(relation, "asserted")
-            + appeared
-            - int(np.count_nonzero((before > 0) & (after == 0)))
-        )
+    def _is_held(self, part: _Part) -> bool:
+        """Whether the relation holds facts of the part's types."""
+        held = self._held.get(part.relation)
+        return held is not None and types_of(held) == part.types
 
-    def _tally(self, relation: str, arity: int) -> Relation:
-        tally = self._tallies[relation] = Relation(relation, arity)
-        for earlier, change in self.facts[relation]:
-            _push(tally, earlier, change)
+    def _asserted_after(self, typed: Typed, deltas: Sequence[Delta]) -> int:
+        """How many tuples of these types are asserted after what is staged and the further `deltas`."""
+        key = self._key_before(typed)
+        count = 0 if key is None else self._placement.count(key, "asserted")
+        if typed in self.facts:
+            staged = self._tally(typed)
+            rows = staged.all_rows()
+            before = self._committed(typed, staged.codes(rows))
+            count += _more(before, before + staged.describe(rows)[0])
+        own = Relation(typed[0], len(typed[1]))
+        for codes, weights in deltas:
+            _push(own, codes, weights)
+        rows = own.all_rows()
+        now = self._weights(typed, own.codes(rows))
+        return count + _more(now, now + own.describe(rows)[0])
+
+    def _tally(self, typed: Typed) -> Relation:
+        """What is staged of facts of these types, summed up."""
+        tally = self._tallies.get(typed)
+        if tally is None:
+            tally = self._tallies[typed] = Relation(typed[0], len(typed[1]))
+            for codes, weights in self.facts[typed]:
+                _push(tally, codes, weights)
         return tally
 
-    def _check_arities(self, program: Program) -> None:
-        for name, schema in program.schemas.items():
-            old = self._before.schemas.get(name)
-            if old is not None and old.arity != schema.arity and self._placement.count(name, "all"):
-                raise ArityError(
-                    f"{name} still holds tuples of {old.arity} columns; "
-                    "remove its rules in a transaction of its own first",
-                    relation=name,
-                    expected=old.arity,
-                    got=schema.arity,
-                )
+    def _key_before(self, typed: Typed) -> str | None:
+        """The key under which the last epoch left tuples of these types; None where it left none."""
+        relation, types = typed
+        return self._before.key(relation) if self._before.types.get(relation) == types else None
 
-    def _encode(self, change: FactInput, types: Sequence[ColumnType]) -> Codes:
-        if isinstance(change.tuples, np.ndarray):
-            return np.ascontiguousarray(change.tuples, np.int64)
-        if isinstance(change.tuples, TypedFacts):
-            return change.tuples.encode(self._symbols)
-        codes = np.empty((len(change.tuples), len(types)), np.int64)
-        for position, values in enumerate(zip(*change.tuples, strict=True)):
+    def _committed(self, typed: Typed, codes: Codes) -> Codes:
+        """The asserted weights that the last epoch left."""
+        key = self._key_before(typed)
+        return np.zeros(len(codes), np.int64) if key is None else self._placement.asserted(key, codes)
+
+    def _encode(self, part: FactInput, types: Types) -> Codes:
+        if isinstance(part.tuples, np.ndarray):
+            return np.ascontiguousarray(part.tuples, np.int64)
+        if isinstance(part.tuples, TypedFacts):
+            return part.tuples.encode(self._symbols)
+        codes = np.empty((len(part.tuples), len(types)), np.int64)
+        for position, values in enumerate(zip(*part.tuples, strict=True)):
             codes[:, position] = encode_column(values, types[position], self._symbols)
         return codes
 
     # ---- weights
 
-    def _check_weights(
-        self, mode: Mode, staged: list[tuple[str, Codes, npt.NDArray[np.int64]]]
-    ) -> list[tuple[str, Codes, npt.NDArray[np.int64]]]:
-        """The transaction's changes with weights checked, in set mode replaced by what they come to."""
-        if mode == "set":
-            return self._as_sets(staged)
-        relations = {relation for relation, _, weights in staged if (weights < 0).any()}
-        for relation in relations:
-            tally = Relation(relation, next(c.shape[1] for r, c, _ in staged if r == relation))
-            for name, codes, weights in staged:
-                if name == relation:
-                    _push(tally, codes, weights)
-            rows = tally.all_rows()
-            change = tally.describe(rows)[0]
-            codes = tally.codes(rows)
-            now = self._weights(relation, codes)
-            wrong = np.flatnonzero((change < 0) & (now + np.minimum(change, 0) < 0))
-            if len(wrong):
-                raise self._negative(relation, codes[wrong[:_SHOWN]], now[wrong], change[wrong], len(wrong))
-        return staged
+    def _sums(self, mode: Mode, parts: Sequence[_Part]) -> dict[Typed, list[Delta]]:
+        """The transaction's changes with weights checked, in set mode replaced by what they come to; without those that
+        come to nothing."""
+        staged: dict[Typed, list[Delta]] = {}
+        for part in parts:
+            delta = self._encode(part.change, part.types), part.change.weights
+            staged.setdefault((part.relation, part.types), []).append(delta)
+        sums = {}
+        for typed, deltas in staged.items():
+            if mode == "set":
+                deltas = self._as_sets(typed, deltas)
+            elif any((weights < 0).any() for _, weights in deltas):
+                deltas = self._checked(typed, deltas)
+            if deltas:
+                sums[typed] = deltas
+        return sums
+
+    def _checked(self, typed: Typed, deltas: list[Delta]) -> list[Delta]:
+        """The changes, if they leave no weight below zero; none, if they come to nothing."""
+        tally = Relation(typed[0], len(typed[1]))
+        for codes, weights in deltas:
+            _push(tally, codes, weights)
+        rows = tally.all_rows()
+        change = tally.describe(rows)[0]
+        codes = tally.codes(rows)
+        now = self._weights(typed, codes)
+        wrong = np.flatnonzero((change < 0) & (now + np.minimum(change, 0) < 0))
+        if len(wrong):
+            raise self._negative(typed, codes[wrong[:_SHOWN]], now[wrong], change[wrong], len(wrong))
+        return deltas if change.any() else []
 
     def _negative(
-        self, relation: str, codes: Codes, now: Codes, change: Codes, number: int
+        self, typed: Typed, codes: Codes, now: Codes, change: Codes, number: int
     ) -> NegativeWeightError:
-        schema = self.program.schemas.get(relation)
-        types = [column.type for column in schema.columns] if schema else [ColumnType.NUMBER] * codes.shape[1]
-        known = all(kind is not None for kind in types)
-        tuples = [list(t) for t in decode(codes, types, self._symbols)] if known else []
-        shown = ", ".join(f"{relation}({', '.join(map(_literal, t))})" for t in tuples) or relation
-        more = f" and {number - len(tuples)} more" if tuples and number > len(tuples) else ""
+        relation, types = typed
+        tuples = [list(t) for t in decode(codes, types, self._symbols)]
+        shown = ", ".join(f"{relation}({', '.join(map(_literal, t))})" for t in tuples)
+        more = f" and {number - len(tuples)} more" if number > len(tuples) else ""
         return NegativeWeightError(
             f"the transaction would take the weight of {shown}{more} below zero",
             relation=relation,
@@ -220,47 +266,50 @@ class Staging:
             number=number,
         )
 
-    def _as_sets(
-        self, staged: list[tuple[str, Codes, npt.NDArray[np.int64]]]
-    ) -> list[tuple[str, Codes, npt.NDArray[np.int64]]]:
+    def _as_sets(self, typed: Typed, deltas: list[Delta]) -> list[Delta]:
         """In order: after a positive change a tuple has weight 1 or what it had, after a negative one 0."""
-        result: list[tuple[str, Codes, npt.NDArray[np.int64]]] = []
-        own: dict[str, Relation] = {}
-        for relation, codes, weights in staged:
+        result: list[Delta] = []
+        relation, arity = typed[0], len(typed[1])
+        earlier = Relation(relation, arity)
+        for codes, weights in deltas:
             weights = np.broadcast_to(weights, len(codes))
             for positive in _runs(weights > 0):
                 part = codes[positive]
-                tally = Relation(relation, codes.shape[1])
+                tally = Relation(relation, arity)
                 _push(tally, part, np.ones(1, np.int64))
                 distinct = tally.codes(tally.all_rows())
-                earlier = own.setdefault(relation, Relation(relation, codes.shape[1]))
-                now = self._weights(relation, distinct) + _tallied(earlier, distinct)
+                now = self._weights(typed, distinct) + _tallied(earlier, distinct)
                 change = np.where(now == 0, 1, 0) if weights[positive.start] > 0 else -now
                 moved = np.flatnonzero(change)
                 if len(moved):
                     _push(earlier, distinct[moved], change[moved])
-                    result.append((relation, distinct[moved], change[moved]))
-        return result
+                    result.append((distinct[moved], change[moved]))
+        return result if earlier.describe(earlier.all_rows())[0].any() else []
 
-    def _weights(self, relation: str, codes: Codes) -> npt.NDArray[np.int64]:
+    def _weights(self, typed: Typed, codes: Codes) -> Codes:
         """The asserted weights, with what is staged."""
-        weights = self._placement.asserted(relation, codes)
-        if relation in self.facts:
-            tally = self._tallies.get(relation) or self._tally(relation, codes.shape[1])
-            weights = weights + _tallied(tally, codes)
-        return weights
+        weights = self._committed(typed, codes)
+        return weights + _tallied(self._tally(typed), codes) if typed in self.facts else weights
 
-    def _stage(self, relation: str, codes: Codes, weights: npt.NDArray[np.int64]) -> None:
-        self.facts.setdefault(relation, []).append((codes, weights))
-        if relation in self._tallies:
-            _push(self._tallies[relation], codes, weights)
+    def _stage(self, typed: Typed, deltas: Sequence[Delta]) -> None:
+        self.facts.setdefault(typed, []).extend(deltas)
+        if typed in self._tallies:
+            for codes, weights in deltas:
+                _push(self._tallies[typed], codes, weights)
 
-    def fact_deltas(self) -> dict[str, tuple[Codes, npt.NDArray[np.int64]]]:
-        """All staged facts as one Z-set for each relation."""
-        return {relation: _joined(parts) for relation, parts in self.facts.items()}
+    def fact_deltas(self, program: Program) -> dict[str, Delta]:
+        """All staged facts as one Z-set for each key of the compiled `program`, or of the one before."""
+        deltas = {}
+        for typed, parts in self.facts.items():
+            relation, types = typed
+            key = program.key(relation) if program.types.get(relation) == types else self._key_before(typed)
+            # Facts of types that a relation had on the way only have come and gone.
+            if key is not None:
+                deltas[key] = _joined(parts)
+        return deltas
 
 
-def _joined(parts: list[tuple[Codes, npt.NDArray[np.int64]]]) -> tuple[Codes, npt.NDArray[np.int64]]:
+def _joined(parts: list[Delta]) -> Delta:
     if len(parts) == 1:
         return parts[0]
     weights = [np.broadcast_to(weights, len(codes)) for codes, weights in parts]
@@ -280,6 +329,11 @@ def _push(tally: Relation, codes: Codes, weights: npt.NDArray[np.int64]) -> None
         raise stop.error from None
 
 
+def _more(before: Codes, after: Codes) -> int:
+    """How many more tuples have a weight than had one."""
+    return int(np.count_nonzero(after > 0)) - int(np.count_nonzero(before > 0))
+
+
 def _tallied(tally: Relation, codes: Codes) -> npt.NDArray[np.int64]:
     rows = tally.rows_of(codes)
     known = np.flatnonzero(rows >= 0)
@@ -288,61 +342,101 @@ def _tallied(tally: Relation, codes: Codes) -> npt.NDArray[np.int64]:
     return weights
 
 
-def _check_arity(change: FactInput, schema: Schema) -> None:
-    """Every tuple has as many values as the relation has columns."""
-    tuples = change.tuples
-    arity = schema.arity
-    wrong: Sequence[Value] | None
+def types_of(schema: Schema) -> Types:
+    """The types of a relation's columns, all of which are known."""
+    return tuple(column.type for column in schema.columns if column.type is not None)
+
+
+def _schema(relation: str, types: Types, known: Schema | None) -> Schema:
+    """The schema with these types, and the known names of columns."""
+    if known is None or known.arity != len(types):
+        return Schema(relation, tuple(Column(f"c{i}", kind) for i, kind in enumerate(types)))
+    columns = tuple(Column(c.name, kind) for c, kind in zip(known.columns, types, strict=True))
+    return Schema(relation, columns, known.declared)
+
+
+def _by_types(change: FactInput, hint: Schema | None) -> list[_Part]:
+    """The change, apart by the types of its tuples; nearly always they all have those of `hint`.
+
+    Raises:
+        InvalidValueError: a value is of no type of the language.
+    """
+    relation, tuples = change.relation, change.tuples
     if isinstance(tuples, np.ndarray):
-        wrong = None if tuples.shape[1] == arity else tuples[0].tolist()
-    elif isinstance(tuples, TypedFacts):
-        wrong = None if len(tuples.types) == arity else list(tuples.table.slice(0, 1).to_pylist()[0].values())
-        wrong = wrong and wrong[: len(tuples.types)]
-    else:
-        wrong = next((t for t in tuples if len(t) != arity), None)
-    if wrong is not None:
+        return [_Part(relation, (ColumnType.NUMBER,) * tuples.shape[1], change)]
+    if isinstance(tuples, TypedFacts):
+        return [_Part(relation, tuples.types, change)]
+    arity = hint.arity if hint is not None else len(tuples[0])
+    if all(len(values) == arity for values in tuples):
+        schema = hint or Schema(relation, tuple(Column(f"c{i}", None) for i in range(arity)))
+        try:
+            return [_Part(relation, column_types(relation, tuples, schema) if arity else (), change)]
+        except TypeMismatchError:
+            pass
+    places: dict[Types, list[int]] = {}
+    for place, values in enumerate(tuples):
+        places.setdefault(tuple(map(type_of, values)), []).append(place)
+    weights = np.broadcast_to(change.weights, len(tuples))
+    return [
+        _Part(relation, types, FactInput(relation, [tuples[i] for i in own], weights[own]))
+        for types, own in places.items()
+    ]
+
+
+def _check_fits(part: _Part, schema: Schema | None) -> None:
+    """Tuples of these types can be tuples of a relation with this schema.
+
+    Raises:
+        ArityError, TypeMismatchError; InvalidRequestError: no relation can have this name.
+    """
+    if schema is None:
+        check_relation_name(part.relation)
+        return
+    if schema.arity != len(part.types):
         raise ArityError(
-            f"{schema} has {_columns(arity)}, but the tuple ({', '.join(map(_literal, wrong))}) has {len(wrong)}",
-            relation=change.relation,
-            expected=arity,
-            got=len(wrong),
+            f"{schema} has {_columns(schema.arity)}, but the tuple ({', '.join(map(_literal, part.sample))}) "
+            f"has {len(part.types)}",
+            relation=part.relation,
+            expected=schema.arity,
+            got=len(part.types),
         )
-
-
-def _typed(change: FactInput, schema: Schema | None) -> tuple[Schema, tuple[ColumnType, ...]]:
-    """The schema with every type known, from the relation's and the tuples' values, and the types."""
-    if isinstance(change.tuples, TypedFacts):
-        return _fitted(change.tuples, schema)
-    arity = schema.arity if schema else len(change.tuples[0])
-    if schema is None:
-        schema = Schema(change.relation, tuple(Column(f"c{i}", None) for i in range(arity)))
-        _check_arity(change, schema)
-    if isinstance(change.tuples, np.ndarray):
-        # Numbers, unless the relation says otherwise: then the values of the array are checked like any others.
-        sample = [tuple(change.tuples[0].tolist())]
-        types = column_types(change.relation, sample, schema)
-    else:
-        types = column_types(change.relation, change.tuples, schema) if arity else ()
-    columns = tuple(Column(c.name, kind) for c, kind in zip(schema.columns, types, strict=True))
-    return Schema(schema.relation, columns, schema.declared), types
-
-
-def _fitted(facts: TypedFacts, schema: Schema | None) -> tuple[Schema, tuple[ColumnType, ...]]:
-    """The same for typed columns."""
-    if schema is None:
-        schema = Schema(facts.relation, tuple(Column(f"c{i}", None) for i in range(len(facts.types))))
-    for position, (known, kind) in enumerate(zip(schema.columns, facts.types, strict=True), 1):
-        if known.type not in (None, kind):
+    for place, (column, got) in enumerate(zip(schema.columns, part.types, strict=True)):
+        if column.type not in (None, got):
+            assert column.type is not None, "it is known"
+            wrong = next((t[place] for t in part.listed if type_of(t[place]) is not column.type), None)
+            if wrong is not None:
+                raise mismatch(part.relation, place, column, column.type, wrong)
             raise TypeMismatchError(
-                f"column {position} ({known.name}) of {facts.relation} holds {known.type.value}, "
-                f"but the import has {kind.value}",
-                relation=facts.relation,
-                column_name=known.name,
-                expected=known.type.value,
-                got=kind.value,
+                f"column {place + 1} ({column.name}) of {part.relation} holds {column.type.value}, "
+                f"but the import has {got.value}",
+                relation=part.relation,
+                column_name=column.name,
+                expected=column.type.value,
+                got=got.value,
             )
-    columns = tuple(Column(c.name, kind) for c, kind in zip(schema.columns, facts.types, strict=True))
-    return Schema(schema.relation, columns, schema.declared), facts.types
+
+
+def _two_types(held: Schema, types: Types) -> ZedlogError:
+    """The error for facts of one relation that have two types."""
+    relation = held.relation
+    if held.arity != len(types):
+        return ArityError(
+            f"{held} has {_columns(held.arity)}, but other facts of it have {len(types)}",
+            relation=relation,
+            expected=held.arity,
+            got=len(types),
+        )
+    place = next(i for i, (c, t) in enumerate(zip(held.columns, types, strict=True)) if c.type is not t)
+    column = held.columns[place]
+    assert column.type is not None, "the types of facts are known"
+    return TypeMismatchError(
+        f"column {place + 1} ({column.name}) of {relation} holds {column.type.value}, "
+        f"but other facts have a {types[place].value} there",
+        relation=relation,
+        column_name=column.name,
+        expected=column.type.value,
+        got=types[place].value,
+    )
 
 
 def check_array(relation: str, tuples: object) -> None:

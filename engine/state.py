@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine.circuit.circuit import is_internal
+from engine.circuit.naming import name_of
 from engine.language.schema import ColumnType, Schema
 from engine.symbols import SymbolTable
 from engine.transaction import Tuple
@@ -17,17 +18,21 @@ from engine.values import decode
 def decoded_state(
     state: Mapping[str, Mapping[str, Any]], schemas: Mapping[str, Schema], symbols: SymbolTable
 ) -> dict[str, Any]:
-    """`Placement.state()` with values for codes, and without empty parts; see `Reasoner.state`."""
+    """`Placement.state()` with values for codes, and without empty parts; see `Reasoner.state`.
+
+    schemas: by the relations' keys.
+    """
     result: dict[str, Any] = {"facts": {}, "supports": {}, "entries": {}, "indexes": {}}
-    for relation, parts in state.items():
-        if is_internal(relation):
+    for key, parts in state.items():
+        relation = name_of(key)
+        if is_internal(key):
             # Its columns have no schema; what it is for shows in the relations of the text.
             continue
-        if relation not in schemas:
+        if key not in schemas:
             # Nothing mentions it and it holds nothing; the placement drops it with the next circuit.
-            assert not parts["supports"], f"{relation} holds tuples but has no schema: {parts}"
+            assert not parts["supports"], f"{key} holds tuples but has no schema: {parts}"
             continue
-        types = [column.type for column in schemas[relation].columns]
+        types = [column.type for column in schemas[key].columns]
         for part in ("facts", "supports", "entries"):
             if parts[part]:
                 keys = _values(list(parts[part]), types, symbols)

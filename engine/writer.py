@@ -15,9 +15,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from engine.circuit.naming import PRIME, name_of, named
 from engine.constraints import check_constraints, may_interact
 from engine.elastic import Policy, reason
-from engine.epoch import EpochRecord, EpochResult
+from engine.epoch import EpochRecord, EpochResult, RelationChange, changed_name, replaced
 from engine.errors import (
     BudgetExceededError,
     InvalidRequestError,
@@ -223,16 +224,20 @@ class Writer:
 
     def _execute(self, staging: Staging) -> tuple[Program, Executed]:
         program = staging.program.compiled(self._placement.relations())
-        facts = staging.fact_deltas()
+        facts = staging.fact_deltas(program)
         for stratum in program.circuit.strata:
             for fold in stratum.folds:
                 if fold.relation in facts or self._placement.count(fold.relation, "asserted"):
+                    name = name_of(fold.relation)
                     raise UnsupportedFeatureError(
-                        f"{fold.relation} is aggregated by its rules ({fold.function}), so it cannot hold facts too; "
+                        f"{name} is aggregated by its rules ({fold.function}), so it cannot hold facts too; "
                         "assert them in a relation of their own and add a rule for it",
-                        relation=fold.relation,
+                        relation=name,
                     )
-        executed = self._evaluate(program, facts)
+        try:
+            executed = self._evaluate(program, facts)
+        except ZedlogError as error:
+            raise named(error, program.keys) from error.__cause__
         try:
             check_constraints(self._program, program, executed, self._placement, self._symbols)
         except BaseException:
@@ -274,14 +279,17 @@ class Writer:
 
     def _record(self, program: Program, executed: Executed, mark: int, start: float) -> EpochRecord:
         """The record of the executed epoch. Relations that nothing mentions and that hold nothing leave the schemas."""
-        gone = [r for r in program.schemas if not program.mentions(r) and not self._placement.count(r, "all")]
-        before = self._program.schemas
-        changed = {r: _fuller(before.get(r), program.schemas.get(r)) for r in executed.relations}
+        gone = [
+            name
+            for name in program.schemas
+            if not program.mentions(name) and not self._placement.count(program.key(name), "all")
+        ]
+        changes, changed = self._named(program, executed)
         policy, _ = self._evaluation
-        why = reason(policy, executed.switched, executed.rebuilt)
+        why = reason(policy, executed.switched, executed.rebuilt).replace(PRIME, "")
         return EpochRecord(
             epoch=self._epoch + 1,
-            relations=executed.relations,
+            relations=changes,
             rules=program.rule_infos,
             schemas=program.without(gone).schemas,
             changed_schemas=changed,
@@ -298,6 +306,24 @@ class Writer:
             bootstrap=executed.bootstrap,
         )
 
+    def _named(
+        self, program: Program, executed: Executed
+    ) -> tuple[dict[str, RelationChange], dict[str, Schema]]:
+        """What changed by the relations' names, and their schemas, as `EpochRecord` has them."""
+        changes: dict[str, RelationChange] = {}
+        schemas: dict[str, Schema] = {}
+        for key, change in executed.relations.items():
+            name = name_of(key)
+            old, new = self._program.schemas.get(name), program.schemas.get(name)
+            if name in program.schemas and key == program.key(name):
+                changes[name], schemas[name] = change, _fuller(old, new)
+            else:
+                assert old is not None, "a relation that goes was there before"
+                other = name in program.schemas and program.key(name) in executed.relations
+                changes[replaced(name) if other else name] = change
+                schemas[replaced(name) if other else name] = old
+        return changes, schemas
+
     def _keep(self, program: Program, record: EpochRecord) -> None:
         self._placement.commit()
         self._program = program.without(set(program.schemas) - set(record.schemas))
@@ -305,13 +331,14 @@ class Writer:
 
     def decode_changes(self, record: EpochRecord) -> dict[str, list[tuple[Tuple, int]]]:
         """The tuples that an epoch inserted (+1) and deleted (-1), by relation."""
-        changes = {}
+        changes: dict[str, list[tuple[Tuple, int]]] = {}
         for relation, change in record.relations.items():
             moved = np.flatnonzero(change.present)
             if len(moved):
                 types = [column.type for column in record.changed_schemas[relation].columns]
                 tuples = decode(change.codes[moved], types, self._symbols)
-                changes[relation] = list(zip(tuples, change.present[moved].tolist(), strict=True))
+                decoded = zip(tuples, change.present[moved].tolist(), strict=True)
+                changes.setdefault(changed_name(relation), []).extend(decoded)
         return changes
 
 

@@ -66,7 +66,7 @@ class Stratum:
 class Circuit:
     """See the module. `arities` holds every relation, also those that no rule mentions, and internal ones.
 
-    `read_above`: the relations that a stratum above their own reads. `sources`: the ids of the user's rules.
+    `read_above`: the relations that a stratum above their own reads. Relations stand under their keys (naming.py).
     """
 
     strata: tuple[Stratum, ...]
@@ -74,7 +74,6 @@ class Circuit:
     arities: Mapping[str, int]
     stratum_of: Mapping[str, Stratum] = field(repr=False)
     read_above: frozenset[str] = frozenset()
-    sources: frozenset[str] = frozenset()
 
     @property
     def rules(self) -> dict[str, CompiledRule]:
@@ -133,7 +132,7 @@ def compile_circuit(
     demands |= {demand for fold in folds.values() for demand in fold.demands}
     above = frozenset().union(*(stratum.reads for stratum in strata))
     stratum_of = {relation: stratum for stratum in strata for relation in stratum.relations}
-    return Circuit(tuple(strata), frozenset(demands), arities, stratum_of, above, frozenset(by_id))
+    return Circuit(tuple(strata), frozenset(demands), arities, stratum_of, above)
 
 
 EMPTY = Circuit((), frozenset(), {}, {})

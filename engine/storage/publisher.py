@@ -25,7 +25,7 @@ from typing import Any, cast
 import orjson
 import redis
 
-from engine.epoch import EpochRecord
+from engine.epoch import EpochRecord, changed_name
 from engine.errors import CorruptSnapshotError, EngineLeaseError, InvalidRequestError
 from engine.storage.compaction import EMPTY, apply_change
 from engine.storage.connection import storage_errors
@@ -221,13 +221,16 @@ class Publisher:
         )
         relations = dict(before.relations) if before else {}
         changes: dict[str, Segment] = {}
-        for name, change in record.relations.items():
+        # What a relation held with other types goes before what it holds now comes.
+        for key in sorted(record.relations, reverse=True):
+            name, change = changed_name(key), record.relations[key]
             if not len(change.codes):
                 continue
             entry = relations.pop(name, None)
             old = self.store.relation(entry.id) if entry else None
             counts = entry.counts if entry else EMPTY
-            relation, counts, changes[name] = apply_change(old, counts, change, self.store)
+            relation, counts, changes[key] = apply_change(old, counts, change, self.store)
+            assert key == name or not counts.all, "a relation that is replaced is emptied first"
             if counts.all:
                 relations[name] = RelationEntry(self.store.put_relation(relation), counts)
         program = Program(record.rules, record.declarations, dict(record.schemas))
@@ -353,11 +356,7 @@ _EMPTY_EPOCH = EpochRecord(
 
 
 def _summary(record: EpochRecord, now: float, transactions: int) -> bytes:
-    changes = {
-        name: {"inserted": change.inserted, "deleted": change.deleted}
-        for name, change in sorted(record.relations.items())
-        if change.inserted or change.deleted
-    }
+    changes = {name: {"inserted": i, "deleted": d} for name, (i, d) in record.counts.items()}
     return orjson.dumps(
         {
             "epoch": record.epoch,

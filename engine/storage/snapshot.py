@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from engine.epoch import RuleInfo
+from engine.epoch import RuleInfo, changed_name, replaced
 from engine.errors import (
     CorruptSnapshotError,
     EpochNotRetainedError,
@@ -192,7 +192,7 @@ class Snapshot:
     @property
     def changed(self) -> tuple[str, ...]:
         """The relations that this epoch changed."""
-        return tuple(sorted(self._manifest.changes))
+        return tuple(sorted({changed_name(key) for key in self._manifest.changes}))
 
     async def changes(self, relation: str) -> list[tuple[Tuple, int]]:
         """The tuples of a relation that this epoch made appear (+1) or go (-1), in the order of their codes.
@@ -200,8 +200,11 @@ class Snapshot:
         Raises:
             EpochNotRetainedError, StorageUnavailableError: as for `facts`.
         """
-        segment = self._manifest.changes.get(relation)
-        schema = self._manifest.changed_schemas.get(relation) or self.schemas.get(relation)
+        return [*await self._changes(replaced(relation)), *await self._changes(relation)]
+
+    async def _changes(self, key: str) -> list[tuple[Tuple, int]]:
+        segment = self._manifest.changes.get(key)
+        schema = self._manifest.changed_schemas.get(key) or self.schemas.get(key)
         if segment is None or schema is None:
             return []
         changed: list[tuple[Tuple, int]] = []
@@ -209,7 +212,7 @@ class Snapshot:
             for rows, present in await self._reader.changes(segment):
                 if present is None:
                     raise CorruptSnapshotError(
-                        f"the change of {relation} in epoch {self.epoch} is incomplete"
+                        f"the change of {changed_name(key)} in epoch {self.epoch} is incomplete"
                     )
                 seen = present != 0
                 tuples = await self._decode(rows.codes[seen], schema)

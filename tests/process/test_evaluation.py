@@ -94,6 +94,33 @@ def test_a_restart_under_another_switch_goes_on_with_the_same_facts(
                 assert db.facts("tc").keys() == paths
 
 
+def test_types_that_change_are_told_and_survive_a_restart(server: EmbeddedServer, database: str) -> None:
+    textual, numeric = "age(p, a) :- raw(p, a).", "age(p, n) :- raw(p, a), n = to_number(a)."
+    older = "older(x, y) :- age(x, a), age(y, b), a > b."
+    raw = facts("raw", ("ann", "9"), ("bob", "10"))
+    with Database(server.url, database) as db:
+        with EngineThread(server.url, database, factory=restore_reasoner):
+            db.apply(Transaction(facts=raw.facts, rules=(RuleChange(textual), RuleChange(older))))
+            changed = db.apply(
+                Transaction(rules=(RuleChange(textual, -1), RuleChange(numeric)), return_delta=True)
+            ).body
+            snapshot = db.run(db.client.snapshot())
+            assert snapshot.changed == ("age", "older")
+            told = db.run(snapshot.changes("age"))
+        assert {what: sorted(map(tuple, rows)) for what, rows in changed["delta"]["age"].items()} == {
+            "inserted": [("ann", 9), ("bob", 10)],
+            "deleted": [("ann", "9"), ("bob", "10")],
+        }
+        assert sorted(told, key=str) == sorted(
+            [(("ann", "9"), -1), (("bob", "10"), -1), (("ann", 9), 1), (("bob", 10), 1)], key=str
+        )
+        with EngineThread(server.url, database, factory=restore_reasoner):
+            assert db.facts("older").keys() == {("bob", "ann")}
+            db.apply(facts("raw", ("cid", "11")))
+            assert db.facts("age").keys() == {("ann", 9), ("bob", 10), ("cid", 11)}
+            assert db.facts("older").keys() == {("bob", "ann"), ("cid", "ann"), ("cid", "bob")}
+
+
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [

@@ -39,7 +39,7 @@ def _rows(result: EpochResult, reasoner: Reasoner | None = None) -> Rows:
     for name, change in result.record.relations.items():
         keys = list(map(tuple, change.codes.tolist()))
         if reasoner is not None:
-            types = [column.type for column in result.record.schemas[name].columns]
+            types = [column.type for column in result.record.changed_schemas[name].columns]
             keys = decode(change.codes, types, reasoner._symbols)
         assert len(set(keys)) == len(keys), "a tuple is told twice"
         values = zip(

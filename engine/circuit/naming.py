@@ -1,0 +1,79 @@
+"""Names in the circuit: there, a relation is its name and the types of its columns.
+
+In: what a relation's columns were when the circuit was last compiled, and what they are now. Out: the key by which the
+circuit knows it. Always: what a stored code means never changes in place. Where the types of a column change, the
+relation goes on under another key: the old one empties and the new one fills, each with its own codes, and whatever
+reads it sees both changes, as it would those of two relations. A rule over the new key is another rule for the circuit,
+so what it derived from the old codes is taken back.
+
+A key is the relation's name, or the name and a prime; the two take turns, for the old one is empty when the epoch ends.
+Nearly every relation keeps its name for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from engine.errors import ZedlogError
+from engine.language.schema import ColumnType
+from engine.language.syntax import Atom, Rule
+
+PRIME = "\N{PRIME}"
+"""Behind the name of a relation under its other key; no text can write it."""
+_BELOW = frozenset({"terms", "atom", "left", "right", "operand", "arguments", "argument", "body"})
+"""The fields of a syntax node that hold what is below it."""
+
+Types = Sequence[ColumnType | None]
+
+
+def name_of(key: str) -> str:
+    """The relation that a key stands for."""
+    return key.removesuffix(PRIME)
+
+
+def other_key(key: str) -> str:
+    """The key under which a relation goes on when its types change."""
+    return key.removesuffix(PRIME) if key.endswith(PRIME) else key + PRIME
+
+
+def may_stay(before: Types, after: Types) -> bool:
+    """Whether tuples of the types before mean the same afterwards: a type that was unknown had no tuples."""
+    return len(before) == len(after) and all(
+        old in (None, new) for old, new in zip(before, after, strict=True)
+    )
+
+
+def renamed(rule: Rule, keys: Mapping[str, str]) -> Rule:
+    """The rule with every relation under its key; the rule itself where none has another."""
+    if not keys:
+        return rule
+    head, body = _renamed(rule.head, keys), _renamed(rule.body, keys)
+    return rule if (head, body) == (rule.head, rule.body) else replace(rule, head=head, body=body)
+
+
+def named(error: ZedlogError, keys: Mapping[str, str]) -> ZedlogError:
+    """The error with the names of relations for their keys."""
+    for key in keys.values():
+        error.message = error.message.replace(key, name_of(key))
+        error.detail = {field: _named(value, key) for field, value in error.detail.items()}
+    error.args = (error.message,)
+    return error
+
+
+def _named(value: Any, key: str) -> Any:
+    if isinstance(value, list | tuple):
+        return [_named(part, key) for part in value]
+    return value.replace(key, name_of(key)) if isinstance(value, str) else value
+
+
+def _renamed(node: Any, keys: Mapping[str, str]) -> Any:
+    if isinstance(node, tuple):
+        return tuple(_renamed(part, keys) for part in node)
+    if node is None:  # what an aggregate that counts has for an argument
+        return None
+    below = {f.name: _renamed(getattr(node, f.name), keys) for f in fields(node) if f.name in _BELOW}
+    if isinstance(node, Atom):
+        below["relation"] = keys.get(node.relation, node.relation)
+    return replace(node, **below) if below else node
