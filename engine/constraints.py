@@ -8,23 +8,18 @@ tuples that such a relation would hold. Always: after every committed epoch all 
 relation that the epoch changed, or that becomes a constraint with it, is looked at.
 
 Each transaction is held to the constraints by itself, as if it were alone: one that breaks a constraint is refused
-also where the next one in its group would mend it. Where at most one transaction of a group can have to do with a
-constraint, the state after the group tells; otherwise they must be tried one after the other (`may_interact`).
+also where the next one in its group would mend it (interaction.py).
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from engine.circuit.naming import name_of
 from engine.errors import ConstraintViolationError
 from engine.language.constants import write_constant
-from engine.language.inference import atoms_of
 from engine.placement import Executed, Placement
 from engine.program import Program
-from engine.staging import Request
 from engine.symbols import SymbolTable
 from engine.values import decode, type_of
 
@@ -73,32 +68,3 @@ def _violation(
         number=number,
         rules=[{"id": info.id, "rule": info.text} for info in rules],
     )
-
-
-def may_interact(before: Program, program: Program, requests: Sequence[Request]) -> bool:
-    """Whether two or more of the requests, which lead from one program to the other, can change a constraint."""
-    constraints = constraints_of(program)
-    if not constraints:
-        return False
-    below = _below(constraints, before) | _below(constraints, program)
-    touching = sum(
-        bool(request.rules or request.declarations or request.undeclare)
-        or any(f.relation in below for f in request.facts)
-        for request in requests
-    )
-    return touching > 1
-
-
-def _below(relations: Iterable[str], program: Program) -> set[str]:
-    """The relations, and all that they are derived from."""
-    reads: dict[str, set[str]] = {}
-    for _, rule in program.rules.values():
-        reads.setdefault(rule.head.relation, set()).update(atom.relation for atom in atoms_of(rule))
-    found: set[str] = set()
-    todo = list(relations)
-    while todo:
-        relation = todo.pop()
-        if relation not in found:
-            found.add(relation)
-            todo += reads.get(relation, ())
-    return found

@@ -72,6 +72,8 @@ _KEPT_ENTRIES, _KEPT_BYTES = 1_000, 16 << 20
 class Committer(Protocol):
     """What the engine needs of a reasoner."""
 
+    def sharing(self, transactions: Sequence[Transaction], /) -> int: ...
+
     def commit(self, transactions: Sequence[Transaction], /) -> GroupResult: ...
 
     def close(self) -> None: ...
@@ -256,6 +258,8 @@ class Engine:
             transactions.append(transaction)
             if transaction.batches:
                 break
+        if len(transactions) > 1:
+            del transactions[reasoner.sharing(transactions) :]
         entries = entries[: len(transactions)]
         done, record = self._applied(transactions, reasoner)
         lost = next((o for o in done if isinstance(o, SparkStateLostError)), None)

@@ -2,8 +2,8 @@
 
 In: checked requests. Out: for each its result or its refusal, and for each committed epoch a record that says all
 that changed. Always: program, symbols and placement change together, at the end of an epoch that succeeded; after a
-refusal or a dry run all three are as before. A group costs one evaluation; only when that is refused, or constraints
-are in play, are its transactions tried one after the other.
+refusal or a dry run all three are as before. A group costs one evaluation; only when that is refused, or one of its
+transactions might hide what is wrong with another (interaction.py), are they tried one after the other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from engine.circuit.naming import PRIME, name_of, named
-from engine.constraints import check_constraints, may_interact
+from engine.constraints import check_constraints, constraints_of
 from engine.elastic import Policy, reason
 from engine.epoch import EpochRecord, EpochResult, RelationChange, changed_name, replaced
 from engine.errors import (
@@ -26,6 +26,7 @@ from engine.errors import (
     UnsupportedFeatureError,
     ZedlogError,
 )
+from engine.interaction import Interactions, sharing
 from engine.language.schema import Schema
 from engine.placement import Budget, Executed, FactDelta, Placement
 from engine.placements import Placements, cannot_take
@@ -56,6 +57,7 @@ class Writer:
         self._symbols = SymbolTable()
         self._program = Program()
         self._epoch = 0
+        self._interactions: Interactions | None = None
         self._evaluation: tuple[Policy, PlacementName | None] = policy, None
 
     @property
@@ -68,12 +70,24 @@ class Writer:
         """The number of the last committed epoch; 0 before the first."""
         return self._epoch
 
+    def sharing(self, transactions: Sequence[Transaction]) -> int:
+        """How many of the first transactions can be one epoch, so that each has the fate that it would have alone."""
+        return self._sharing([Request.of(transaction) for transaction in transactions])
+
+    def _sharing(self, requests: Sequence[Request]) -> int:
+        program = self._program
+        constraints = {program.key(name) for name in constraints_of(program)}
+        known = self._interactions
+        if known is None or known.circuit is not program.circuit or known.constraints != constraints:
+            known = self._interactions = Interactions(program.circuit, constraints)
+        return sharing(program, known, requests)
+
     def commit(self, transactions: Sequence[Transaction]) -> GroupResult:
         """Apply several transactions as one epoch, in order; dry runs come after it.
 
         Each is checked against the weights that the ones before it leave; a refused one changes nothing. When the
-        evaluation is refused, or more than one has to do with a constraint, the transactions are tried one after the
-        other, and those that fail are left out. How they are to be evaluated must be the same for all.
+        evaluation is refused, or not all can share an epoch, the transactions are tried one after the other, and those
+        that fail are left out. How they are to be evaluated must be the same for all.
 
         Raises:
             InvalidRequestError: they ask for different strategies or placements.
@@ -149,13 +163,8 @@ class Writer:
     def _group(self, requests: list[Request]) -> tuple[list[EpochResult | ZedlogError], EpochRecord | None]:
         start = time.perf_counter()
         mark = len(self._symbols)
-        outcomes, done, failure = self._stage(requests)
-        alone = False
-        if done is not None and len(requests) > 1:
-            staged = [r for r, refusal in zip(requests, outcomes, strict=True) if refusal is None]
-            if may_interact(self._program, done[0], staged):
-                alone = True
-                self._placement.rollback()
+        alone = len(requests) > 1 and self._sharing(requests) < len(requests)
+        outcomes, done, failure = ([], None, None) if alone else self._stage(requests)
         if isinstance(failure, SparkUnavailableError):
             # That is not for what any of them wants: to try them one by one would be to wait for Spark each time.
             outcomes = [outcome or failure for outcome in outcomes]

@@ -35,6 +35,10 @@ class FactsReasoner:
             for row, weight in zip(codes.tolist(), weights.tolist(), strict=True):
                 self.weights[name, tuple(row)] = weight
 
+    def sharing(self, transactions: Sequence[Transaction], /) -> int:
+        """All of them: it knows of nothing that one could hide from another."""
+        return len(transactions)
+
     def commit(self, transactions: Sequence[Transaction], /) -> GroupResult:
         mark = len(self.symbols)
         before = dict(self.weights)

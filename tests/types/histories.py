@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.transaction import Tuple
+from engine.transaction import Transaction, Tuple
 
 RULES = (
     "b(x) :- a(x, _).",
@@ -77,6 +77,20 @@ class State:
         facts = {name: list(held.items()) for name, held in self.facts.items() if held}
         text = "\n".join(self.declarations.values())
         return {"facts": facts, "rules": list(self.rules.items()), "declarations": text}
+
+
+def as_transaction(change: dict[str, Any]) -> Transaction:
+    """The same as a client sends it."""
+    return Transaction.parse(
+        facts=[
+            {"relation": name, "tuples": [list(values)], "weight": weight}
+            for name, tuples in change["facts"].items()
+            for values, weight in tuples
+        ],
+        rules=[{"rule": text, "weight": weight} for text, weight in change["rules"]],
+        declarations=change["declarations"],
+        undeclare=change["undeclare"],
+    )
 
 
 class History:
