@@ -1,14 +1,14 @@
 # What to type. The scripts in scripts/ are the real thing; this file only names them.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint check bench serve clean
+.PHONY: help install demo test test-all lint check bench serve clean
 
 BIN = $(or $(ZEDLOG_VENV),.venv)/bin
 
 help: ## say what there is
 	@echo "Zedlog: incremental Datalog as a service. On a fresh machine, 'make demo' is all you need."
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
-		printf '%-14s %s\n' "$$target" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
+		printf '%-16s %s\n' "$$target" "$$text"; done
 
 install: ## make .venv with everything in it (the other targets do this too)
 	@scripts/install
@@ -19,6 +19,9 @@ demo: ## the dependency graph of this machine's Python packages, live; Ctrl-C en
 
 test: ## run the whole test suite
 	@scripts/test
+
+test-all: ## the test suite with all that takes minutes: everything on Spark in every manner, over an hour
+	@ZEDLOG_FULL=1 scripts/test -n 2 --dist loadfile
 
 lint: ## style only (scripts/lint --fix mends it)
 	@scripts/lint
