@@ -20,7 +20,7 @@ Make = Callable[..., Reasoner]
 MANNERS = [("small", 2), ("mixed", 5), ("large", 1)]
 CHOSEN = {
     "small": ("strings", "rules_come_and_go"),
-    "mixed": ("negation_of_closure", "count_in_body"),
+    "mixed": ("negation_of_closure", "weights"),
     "large": ("head_min_next_best", "floats_arithmetic"),
 }
 
