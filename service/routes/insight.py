@@ -13,7 +13,7 @@ from engine.errors import EngineUnavailableError, StorageUnavailableError, Zedlo
 from service.circuit import circuit_json, circuit_mermaid
 from service.context import Service, service_of
 from service.describe import READ_ERRORS, problems, summary
-from service.formats import JSON, json_response, negotiate
+from service.formats import JSON, answers_json, json_response, negotiate
 from service.models import Epochs, Health, ProblemType, Readiness
 from service.parameters import AsOf, AtLeast, only_known_parameters
 from service.problems import STATUS, InvalidParameterError, NotAcceptableError, NotFoundError, title_of
@@ -36,7 +36,7 @@ async def get_root() -> Response:
     response_model=dict[str, Any],
     responses={
         200: {"content": {MERMAID: {"schema": {"type": "string"}}}},
-        **problems(NotAcceptableError, *READ_ERRORS),
+        **problems(*READ_ERRORS),
     },
     operation_id="getCircuit",
 )
@@ -63,7 +63,8 @@ async def get_circuit(
     "/v1/epochs",
     summary="What the last epochs did",
     response_model=Epochs,
-    responses=problems(InvalidParameterError),
+    responses=problems(InvalidParameterError, NotAcceptableError),
+    dependencies=[Depends(answers_json)],
     operation_id="getEpochs",
 )
 async def get_epochs(

@@ -41,7 +41,7 @@ from service.formats import ROW_TYPES, negotiate, rows_response
 from service.goal import Selection, select
 from service.models import QueryBody, QueryPage
 from service.parameters import only_known_parameters
-from service.problems import InvalidParameterError, NotAcceptableError
+from service.problems import InvalidParameterError
 from service.projection import projected_page
 from service.reading import page_limit, pin
 from service.routes.relations import ROWS
@@ -79,7 +79,6 @@ _EXAMPLES = {
             BudgetExceededError,
             EvaluationCancelledError,
             InvalidCursorError,
-            NotAcceptableError,
             *READ_ERRORS,
         ),
     },

@@ -16,15 +16,15 @@ from service.body import JSON_TYPES, decode_json, decode_text, media_type, off_l
 from service.changes import program_transaction, rules_from_json
 from service.context import service_of
 from service.describe import READ_ERRORS, STATE_ERRORS, WRITE_ERRORS, body_of, problems
-from service.formats import json_response
+from service.formats import answers_json, json_response
 from service.models import RuleAt, Rules, TransactionResult
 from service.parameters import AsOf, AtLeast, Write, only_known_parameters
-from service.problems import InvalidParameterError
+from service.problems import InvalidParameterError, NotAcceptableError
 from service.reading import pin
 from service.routes.transactions import ACCEPTED, COMMITTED, Mode
 from service.submission import submit
 
-router = APIRouter(tags=["rules"], dependencies=[Depends(only_known_parameters)])
+router = APIRouter(tags=["rules"], dependencies=[Depends(only_known_parameters), Depends(answers_json)])
 
 TEXT = "text/plain"
 RuleId = Annotated[str, Path(description="The id that the list of rules shows.", examples=["r5f0c1d2e3a4b"])]
@@ -118,7 +118,7 @@ async def get_rule(
     responses={
         200: COMMITTED,
         202: ACCEPTED,
-        **problems(UnknownRuleError, InvalidParameterError, *STATE_ERRORS),
+        **problems(UnknownRuleError, InvalidParameterError, NotAcceptableError, *STATE_ERRORS),
     },
     operation_id="deleteRule",
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from service.formats import ROW_TYPES
 from service.models import FactsPage, QueryPage, RelationAt, Relations
 from tests.service.conftest import Http, problem
 from tests.service.fake import FakeClient
@@ -366,6 +367,21 @@ class TestFormats:
         response = graph.get("/v1/relations/tc/facts", headers={"accept": accept})
         assert response.headers["content-type"].split(";")[0] == kind
 
-    def test_what_cannot_be_answered(self, graph: Http) -> None:
-        response = graph.get("/v1/relations/tc/facts", headers={"accept": "image/png"})
-        assert "text/csv" in problem(response, 406, "not_acceptable")["offered"]
+    @pytest.mark.parametrize(
+        "accept", ["image/png", "text/html, image/*", "*/*;q=0", "application/*;q=0, text/csv;q=0", "a;q=nan"]
+    )
+    def test_what_cannot_be_answered(self, graph: Http, accept: str) -> None:
+        response = graph.get("/v1/relations/tc/facts", headers={"accept": accept})
+        assert problem(response, 406, "not_acceptable")["offered"] == list(ROW_TYPES)
+
+    def test_no_call_answers_in_a_type_that_is_not_accepted(self, graph: Http, database: FakeClient) -> None:
+        described = graph.get("/openapi.json").json()["paths"]
+        calls = [(m, path) for path in described if path.startswith("/v1/") for m in described[path]]
+        assert len(calls) > 15
+        for method, path in calls:
+            url = path.format(relation="tc", rule_id="r1", transaction_id="1-0", job_id="j1", code="x")
+            response = graph.request(method.upper(), url, headers={"accept": "image/png"}, json=EDGE)
+            assert problem(response, 406, "not_acceptable")["offered"], (method, path)
+            assert "406" in described[path][method]["responses"], (method, path)
+        assert database.epoch == 1
+        assert graph.get("/healthz", headers={"accept": "image/png"}).status_code == 200
