@@ -207,9 +207,18 @@ class TestEpochs:
 
     def test_at_least_waits_for_an_epoch(self, graph: Http, database: FakeClient) -> None:
         assert graph.get("/v1/relations/tc?at_least=1-5f2c09b1").json()["epoch"] == 1
+        database.engine_runs = False
+        graph.post("/v1/facts?wait=false", EDGE)
         response = graph.get("/v1/relations/tc?at_least=2-5f2c09b1")
         assert "epoch 2" in problem(response, 503, "engine_unavailable")["detail"]
         assert "retry-after" in response.headers
+
+    def test_at_least_does_not_wait_for_what_cannot_come(self, graph: Http, database: FakeClient) -> None:
+        for url in ("/v1/relations/tc", "/v1/relations/tc/facts", "/v1/rules", "/v1/circuit"):
+            document = problem(graph.get(f"{url}?at_least=2-5f2c09b1"), 404, "epoch_not_retained")
+            assert document["newest"] == 1
+        query = {"query": "tc(x, y)", "at_least": "999-5f2c09b1"}
+        problem(graph.post("/v1/query", query), 404, "epoch_not_retained")
 
     @pytest.mark.parametrize("token", ["x", "1", "1-00000000", "01-5f2c09b1", "-1-5f2c09b1"])
     def test_bad_tokens(self, graph: Http, token: str) -> None:
