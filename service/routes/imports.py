@@ -103,7 +103,9 @@ async def post_import(
     service = service_of(request)
     body = await read_json(request, service.settings.max_body_bytes)
     checked = ImportRequest.parse(check_object(body, "the body", _FIELDS))
-    return await submit(service, "import", checked.as_json(), idempotency_key, wait)
+    # A dry run has keys of its own: no client's key holds a space.
+    key = f"dry run {idempotency_key}" if checked.dry_run and idempotency_key else idempotency_key
+    return await submit(service, "import", checked.as_json(), key, wait)
 
 
 @router.post(

@@ -46,6 +46,15 @@ def test_waiting_answers_with_what_became_of_it(http: Http, database: FakeClient
     problem(http.post("/v1/imports", {**body, "weight": 2}, headers=key), 422, "idempotency_conflict")
 
 
+def test_a_dry_run_leaves_the_idempotency_key_of_its_import_free(http: Http) -> None:
+    key = {"idempotency-key": "k"}
+    body = {"path": "a.csv", "relation": "edge"}
+    tried = [http.post("/v1/imports", {**body, "dry_run": True}, headers=key).json()["job"] for _ in range(2)]
+    done = [http.post("/v1/imports", body, headers=key).json()["job"] for _ in range(2)]
+    assert (tried[0], done[0]) == (tried[1], done[1])
+    assert tried[0] != done[0]
+
+
 def test_events_end_with_the_job(http: Http, database: FakeClient) -> None:
     job = http.post("/v1/exports", {"relation": "edge", "path": "out.csv"}).json()
     database.jobs.change(job["job"], status="succeeded", result={"rows": 3})
