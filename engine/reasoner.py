@@ -34,7 +34,7 @@ from engine.query import Answer, answer
 from engine.staging import FactInput, Request, check_array
 from engine.symbols import SymbolTable
 from engine.transaction import Mode, PlacementName, RuleChange, Transaction, Tuple, Value, check_weight
-from engine.values import Encoder, decode, encode_value, mismatch, type_of
+from engine.values import Encoder, decode, encode_value, fitted
 from engine.writer import GroupResult, Writer
 
 if TYPE_CHECKING:
@@ -192,9 +192,7 @@ class Reasoner(Writer):
 
     def _find(self, schema: Schema, position: int, value: Value) -> int | None:
         """The code of a value that a column is compared with; None for a symbol that occurs nowhere."""
-        column = schema.columns[position]
-        if column.type is not None and type_of(value) is not column.type:
-            raise mismatch(schema.relation, position, column, column.type, value)
+        value = fitted(value, schema, position)
         return self._symbols.find(value) if isinstance(value, str) else encode_value(value, self._symbols)
 
     def _schema(self, relation: str) -> Schema:

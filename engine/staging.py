@@ -23,7 +23,7 @@ from engine.program import Program
 from engine.resident.relation import PushOverflow, Relation
 from engine.symbols import SymbolTable
 from engine.transaction import Mode, PlacementName, RuleChange, Transaction, Value
-from engine.values import column_types, decode, encode_column
+from engine.values import column_types, decode, encode_column, encode_numbers, number_types
 
 _GROUND = np.zeros(1, np.int32)
 _SHOWN = 10
@@ -171,7 +171,7 @@ class Staging:
 
     def _encode(self, change: FactInput, types: Sequence[ColumnType]) -> Codes:
         if isinstance(change.tuples, np.ndarray):
-            return np.ascontiguousarray(change.tuples, np.int64)
+            return encode_numbers(change.tuples, types)
         if isinstance(change.tuples, TypedFacts):
             return change.tuples.encode(self._symbols)
         codes = np.empty((len(change.tuples), len(types)), np.int64)
@@ -319,8 +319,7 @@ def _typed(change: FactInput, schema: Schema | None) -> tuple[Schema, tuple[Colu
         _check_arity(change, schema)
     if isinstance(change.tuples, np.ndarray):
         # Numbers, unless the relation says otherwise: then the values of the array are checked like any others.
-        sample = [tuple(change.tuples[0].tolist())]
-        types = column_types(change.relation, sample, schema)
+        types = number_types(change.relation, change.tuples, schema)
     else:
         types = column_types(change.relation, change.tuples, schema) if arity else ()
     columns = tuple(Column(c.name, kind) for c, kind in zip(schema.columns, types, strict=True))
