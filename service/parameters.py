@@ -35,7 +35,8 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
-        description="A request that is repeated with the same key and the same body is applied once; a dry run leaves the key free.",
+        description="A request that is repeated with the same key and the same body is applied once; a dry run leaves "
+        "the key free.",
     ),
 ]
 PageCursor = Annotated[

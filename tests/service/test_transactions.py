@@ -127,6 +127,16 @@ def test_a_dry_run_leaves_its_idempotency_key_free(http: Http, database: FakeCli
     assert database.epoch == 1
 
 
+def test_an_unknown_rule_names_its_neighbours(graph: Http) -> None:
+    rule = graph.get("/v1/rules").json()["rules"][0]["id"]
+    for document in (
+        problem(graph.get(f"/v1/rules/{rule[:-2]}zz"), 404, "unknown_rule"),
+        problem(graph.delete(f"/v1/rules/{rule[:-2]}zz"), 404, "unknown_rule"),
+    ):
+        assert document["near"] == [rule]
+        assert f'Did you mean "{rule}"?' in document["detail"]
+
+
 def test_an_idempotency_key_applies_once(http: Http, database: FakeClient) -> None:
     key = {"Idempotency-Key": "load-7"}
     first = http.post("/v1/facts", EDGE, headers=key)
