@@ -25,6 +25,8 @@ from engine.errors import (
     InvalidRequestError,
     UnknownColumnError,
     UnknownRelationError,
+    did_you_mean,
+    shown,
 )
 from engine.language.schema import Schema
 from engine.placement import Budget, Codes
@@ -199,8 +201,9 @@ class Reasoner(Writer):
         schema = self._program.schemas.get(relation)
         if schema is None:
             near = difflib.get_close_matches(relation, self._program.schemas)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise UnknownRelationError(f"there is no relation {relation}{hint}", relation=relation, near=near)
+            raise UnknownRelationError(
+                f"there is no relation {shown(relation)}.{did_you_mean(near)}", relation=relation, near=near
+            )
         return schema
 
     def memory(self) -> int:
@@ -303,7 +306,7 @@ def _request(
         if len(tuples):
             inputs.append(FactInput(relation, tuples, weights))
     changes = tuple(
-        RuleChange(text, check_weight(weight, f"the rule {text!r}")) for text, weight in rules or ()
+        RuleChange(text, check_weight(weight, f"the rule {shown(text)}")) for text, weight in rules or ()
     )
     return Request(
         tuple(inputs),
@@ -319,5 +322,5 @@ def _request(
 
 def _domain(domain: str) -> str:
     if domain not in DOMAINS:
-        raise InvalidRequestError(f"domain must be one of {', '.join(DOMAINS)}, not {domain!r}")
+        raise InvalidRequestError(f"domain must be one of {', '.join(DOMAINS)}, not {shown(domain)}")
     return domain

@@ -222,7 +222,7 @@ class Snapshot:
     def _schema(self, relation: str) -> Schema:
         schema = self.schemas.get(relation)
         if schema is None:
-            raise UnknownRelationError(f"there is no relation {relation!r}", relation=relation)
+            raise UnknownRelationError(f"there is no relation {shown(relation)}", relation=relation)
         return schema
 
     async def _removed_or(self, error: CorruptSnapshotError) -> CorruptSnapshotError | EpochNotRetainedError:
@@ -287,7 +287,7 @@ class Snapshot:
 
 def _check_page(schema: Schema, domain: str, limit: int, after: Position | None) -> None:
     if domain not in get_args(Domain):
-        raise InvalidRequestError(f"the domain must be all, asserted or derived, not {domain!r}")
+        raise InvalidRequestError(f"the domain must be all, asserted or derived, not {shown(domain)}")
     if limit < 1:
         raise InvalidRequestError(f"the limit must be at least 1, not {limit}")
     if after is not None and not (

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import RedirectResponse, Response
 
-from engine.errors import EngineUnavailableError, StorageUnavailableError, ZedlogError
+from engine.errors import EngineUnavailableError, StorageUnavailableError, ZedlogError, shown
 from service.circuit import circuit_json, circuit_mermaid
 from service.context import Service, service_of
 from service.describe import READ_ERRORS, problems, summary
@@ -105,7 +105,7 @@ async def get_readiness(request: Request) -> Response:
     if not status.running:
         reason = f": {status.error}" if status.error else ""
         raise EngineUnavailableError(
-            f"no engine serves the database {service.settings.database!r} now; it is {status.state}{reason}",
+            f"no engine serves the database {shown(service.settings.database)} now; it is {status.state}{reason}",
             missing=["engine"],
             **detail,
         )
@@ -171,4 +171,4 @@ async def get_problem(code: Annotated[str, Path(examples=["syntax_error"])]) -> 
     for error in STATUS:
         if error.code == code:
             return json_response(_problem_type(error))
-    raise NotFoundError(f"there is no error code {code!r}; /problems lists all", code_asked=code)
+    raise NotFoundError(f"there is no error code {shown(code)}; /problems lists all", code_asked=code)

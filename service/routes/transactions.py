@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
-from engine.errors import UnknownTransactionError
+from engine.errors import UnknownTransactionError, shown
 from service.body import decode_json, media_type, off_loop, read_body
 from service.changes import facts_from_json, transaction_from_json
 from service.context import service_of
@@ -136,7 +136,7 @@ async def get_transaction(
     """`pending`, `committed` or `dry_run` with the result, or `refused` with the problem document."""
     client = service_of(request).client
     unknown = UnknownTransactionError(
-        f"there is no transaction {transaction_id!r}, or its outcome is no longer kept",
+        f"there is no transaction {shown(transaction_id)}, or its outcome is no longer kept",
         transaction=transaction_id,
     )
     if not _ID.fullmatch(transaction_id):
