@@ -46,7 +46,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from engine.errors import InvalidRequestError
+from engine.errors import InvalidRequestError, shown
 
 Strategy = Literal["auto", "update", "bootstrap"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
@@ -76,7 +76,7 @@ class Policy:
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
             raise InvalidRequestError(
-                f"strategy must be one of {', '.join(STRATEGIES)}, not {self.strategy!r}"
+                f"strategy must be one of {', '.join(STRATEGIES)}, not {shown(self.strategy)}"
             )
         if not self.switch >= 0:
             raise InvalidRequestError(f"switch must be a number of 0 or more, or inf, not {self.switch}")
@@ -105,7 +105,9 @@ def parse_switch(text: str) -> float:
     try:
         return math.inf if text == "none" else float(text)
     except ValueError:
-        raise InvalidRequestError(f"switch must be a number of 0 or more, or none, not {text!r}") from None
+        raise InvalidRequestError(
+            f"switch must be a number of 0 or more, or none, not {shown(text)}"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,46 @@ when a class is not mapped. Faults of our own are assertions, never one of these
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+_SHOWN = 200
+"""Characters of a value that a message shows."""
+
+
+def shown(value: object, limit: int = _SHOWN) -> str:
+    """A value as messages show it: its JSON text, which for values of the language is also their program text.
+
+    `"ann"`, `true`, `null`, `[1, "a"]`; a long one is cut off. What would not be seen, such as a control character, is
+    written as an escape. What JSON has no text for (an object that a user of the library passed) is shown as Python
+    shows it.
+    """
+    if isinstance(value, str):
+        cut, text = len(value) > limit, json.dumps(value[:limit], ensure_ascii=False)
+    else:
+        text = _text(value)
+        cut, text = len(text) > limit, text[:limit]
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    return f"{text}..." if cut else text
+
+
+def _text(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        pass
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):
+        # Python refuses to write an integer of more than 4,300 digits.
+        return f"a value of the type {type(value).__name__} that is too large to show"
+
+
+def did_you_mean(names: list[str]) -> str:
+    """A sentence that offers the names, to stand after another one; nothing when there are none."""
+    return f" Did you mean {' or '.join(map(shown, names))}?" if names else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,6 @@ import numpy as np
 from engine.batches import TypedFacts
 from engine.circuit.circuit import Circuit
 from engine.circuit.normal import CoreRule
-from engine.errors import InvalidValueError
-from engine.language.schema import ColumnType
 from engine.language.syntax import (
     BinaryOperation,
     Comparison,
@@ -38,8 +36,8 @@ from engine.language.syntax import (
     walk,
 )
 from engine.program import Program
-from engine.staging import FactInput, Request, Types
-from engine.values import type_of
+from engine.staging import FactInput, Request
+from engine.values import takes
 
 ALWAYS_DEFINED = frozenset({"cat", "max", "min", "strlen", "to_string"})
 """Functors that have a value for all arguments; operators may overflow."""
@@ -137,20 +135,21 @@ def _changes_circuit(program: Program, request: Request) -> bool:
     """Whether the request may lead to another circuit: by its rules and declarations, or the types of its facts."""
     if request.rules or request.declarations or request.undeclare:
         return True
-    return any(program.types.get(change.relation) != _first_types(change) for change in request.facts)
+    return not all(_has_types(program, change) for change in request.facts)
 
 
-def _first_types(change: FactInput) -> Types | None:
-    """The types of the first tuple; None for values of no type of the language."""
+def _has_types(program: Program, change: FactInput) -> bool:
+    """Whether the first tuple has the types for which the circuit was compiled."""
+    types, schema = program.types.get(change.relation), program.schemas.get(change.relation)
+    if types is None or schema is None:
+        return False
     if isinstance(change.tuples, TypedFacts):
-        types: Types = change.tuples.types
-        return types
-    if isinstance(change.tuples, np.ndarray):
-        return (ColumnType.NUMBER,) * int(change.tuples.shape[1])
-    try:
-        return tuple(map(type_of, change.tuples[0]))
-    except InvalidValueError:
-        return None
+        return change.tuples.types == types
+    first = change.tuples[0]
+    values = first.tolist() if isinstance(first, np.ndarray) else first
+    return len(values) == len(types) and all(
+        kind is not None and takes(schema, kind, value) for kind, value in zip(types, values, strict=True)
+    )
 
 
 def _may_have_no_value(literal: Literal) -> bool:

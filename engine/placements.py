@@ -20,6 +20,7 @@ from engine.errors import (
     BudgetExceededError,
     InvalidRequestError,
     SparkUnavailableError,
+    shown,
 )
 from engine.placement import Budget, Encode, Placement
 from engine.resident.placement import ResidentPlacement
@@ -202,7 +203,7 @@ def cannot_take(error: BudgetExceededError, other: SparkUnavailableError) -> Bud
 
 def _known(name: str) -> PlacementName:
     if name not in PLACEMENTS:
-        raise InvalidRequestError(f"placement must be one of {', '.join(PLACEMENTS)}, not {name!r}")
+        raise InvalidRequestError(f"placement must be one of {', '.join(PLACEMENTS)}, not {shown(name)}")
     return cast("PlacementName", name)
 
 

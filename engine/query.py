@@ -28,6 +28,8 @@ from engine.errors import (
     UnsafeRuleError,
     UnsupportedFeatureError,
     ZedlogError,
+    did_you_mean,
+    shown,
 )
 from engine.language.check import check_rule
 from engine.language.inference import infer_schemas
@@ -312,11 +314,10 @@ def unknown_relation(atom: Atom, text: str, schemas: Mapping[str, Schema]) -> Un
         folded[name]
         for name in difflib.get_close_matches(atom.relation.casefold(), folded, n=3, cutoff=cutoff)
     ]
-    hint = f" Did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
-    message = f"there is no relation {atom.relation!r}.{hint}"
-    shown = ProgramError(message, text=text, span=atom.span)
-    detail: dict[str, Any] = {"relation": atom.relation, "near": near, "rendered": str(shown)}
-    return UnknownRelationError(message, **detail, **shown.detail)
+    message = f"there is no relation {shown(atom.relation)}.{did_you_mean(near)}"
+    placed = ProgramError(message, text=text, span=atom.span)
+    detail: dict[str, Any] = {"relation": atom.relation, "near": near, "rendered": str(placed)}
+    return UnknownRelationError(message, **detail, **placed.detail)
 
 
 def _reword(error: ZedlogError) -> None:

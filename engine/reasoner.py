@@ -25,6 +25,8 @@ from engine.errors import (
     InvalidRequestError,
     UnknownColumnError,
     UnknownRelationError,
+    did_you_mean,
+    shown,
 )
 from engine.language.schema import Schema
 from engine.placement import Budget, Codes
@@ -34,7 +36,7 @@ from engine.query import Answer, answer
 from engine.staging import FactInput, Request, check_array
 from engine.symbols import SymbolTable
 from engine.transaction import Mode, PlacementName, RuleChange, Transaction, Tuple, Value, check_weight
-from engine.values import Encoder, decode, encode_value, mismatch, type_of
+from engine.values import Encoder, decode, encode_value, fitted
 from engine.writer import GroupResult, Writer
 
 if TYPE_CHECKING:
@@ -196,17 +198,16 @@ class Reasoner(Writer):
 
     def _find(self, schema: Schema, position: int, value: Value) -> int | None:
         """The code of a value that a column is compared with; None for a symbol that occurs nowhere."""
-        column = schema.columns[position]
-        if column.type is not None and type_of(value) is not column.type:
-            raise mismatch(schema.relation, position, column, column.type, value)
+        value = fitted(value, schema, position)
         return self._symbols.find(value) if isinstance(value, str) else encode_value(value, self._symbols)
 
     def _schema(self, relation: str) -> Schema:
         schema = self._program.schemas.get(relation)
         if schema is None:
             near = difflib.get_close_matches(relation, self._program.schemas)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise UnknownRelationError(f"there is no relation {relation}{hint}", relation=relation, near=near)
+            raise UnknownRelationError(
+                f"there is no relation {shown(relation)}.{did_you_mean(near)}", relation=relation, near=near
+            )
         return schema
 
     def memory(self) -> int:
@@ -305,7 +306,7 @@ def _request(
         if len(tuples):
             inputs.append(FactInput(relation, tuples, weights))
     changes = tuple(
-        RuleChange(text, check_weight(weight, f"the rule {text!r}")) for text, weight in rules or ()
+        RuleChange(text, check_weight(weight, f"the rule {shown(text)}")) for text, weight in rules or ()
     )
     return Request(
         tuple(inputs),
@@ -321,5 +322,5 @@ def _request(
 
 def _domain(domain: str) -> str:
     if domain not in DOMAINS:
-        raise InvalidRequestError(f"domain must be one of {', '.join(DOMAINS)}, not {domain!r}")
+        raise InvalidRequestError(f"domain must be one of {', '.join(DOMAINS)}, not {shown(domain)}")
     return domain

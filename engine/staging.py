@@ -7,7 +7,7 @@ transaction is staged whole or not at all, against the weights that the ones sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -24,7 +24,7 @@ from engine.program import Program
 from engine.resident.relation import PushOverflow, Relation
 from engine.symbols import SymbolTable
 from engine.transaction import Mode, PlacementName, RuleChange, Transaction, Value
-from engine.values import column_types, decode, encode_column, mismatch, type_of
+from engine.values import column_types, decode, encode_column, encode_numbers, number_types, type_of
 
 Types: TypeAlias = tuple[ColumnType, ...]
 Typed: TypeAlias = tuple[str, Types]
@@ -55,20 +55,12 @@ class _Part:
     change: FactInput
 
     @property
-    def listed(self) -> Sequence[Sequence[Value]]:
-        """The tuples, where they came one by one; none of an import."""
-        tuples = self.change.tuples
-        if isinstance(tuples, TypedFacts):
-            return []
-        return tuples[:1].tolist() if isinstance(tuples, np.ndarray) else tuples
-
-    @property
     def sample(self) -> Sequence[Value]:
         """One of the tuples."""
         tuples = self.change.tuples
         if isinstance(tuples, TypedFacts):
             return list(tuples.table.slice(0, 1).to_pylist()[0].values())[: len(self.types)]
-        return self.listed[0]
+        return tuples[0].tolist() if isinstance(tuples, np.ndarray) else tuples[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +128,31 @@ class Staging:
 
     def _add(self, request: Request) -> None:
         parts = [part for change in request.facts for part in _by_types(change, self._hint(change.relation))]
-        others = [part for part in parts if not self._is_held(part)]
+        program, held, sums, others = self._fitting(request, parts)
+        if any(map(self._is_held, others)):
+            # Integers, which a declaration of this transaction makes floats.
+            parts = [*(part for part in parts if self._is_held(part)), *others]
+            program, held, sums, others = self._fitting(request, parts)
+        known, open_types = program.schemas, False
+        for typed, deltas in self._sums(request.mode, others).items():
+            relation, types = typed
+            if relation in held:
+                raise _two_types(held[relation], types)
+            held[relation] = _schema(relation, types, known.get(relation))
+            open_types |= relation not in known or types_of(known[relation]) != types
+            sums[typed] = deltas
+        if open_types:
+            program = program.with_facts(held)
+        for typed, deltas in sums.items():
+            self._stage(typed, deltas)
+        self.program, self._held = program, held
+
+    def _fitting(
+        self, request: Request, parts: Sequence[_Part]
+    ) -> tuple[Program, dict[str, Schema], dict[Typed, list[Delta]], list[_Part]]:
+        """The program with the request's rules and declarations; the facts that are held then, but for the `others`;
+        the changes of facts of the types that are held now; and the other parts, with the types that they have there.
+        """
         sums = self._sums(request.mode, [part for part in parts if self._is_held(part)])
         held = dict(self._held)
         for typed, deltas in sums.items():
@@ -148,20 +164,10 @@ class Staging:
         )
         if program is self.program and held.keys() != self._held.keys():
             program = program.with_facts(held)
-        for part in others:
-            _check_fits(part, program.schemas.get(part.relation))
-        for typed, deltas in self._sums(request.mode, others).items():
-            relation, types = typed
-            if relation in held:
-                raise _two_types(held[relation], types)
-            held[relation] = _schema(relation, types, program.schemas.get(relation))
-            sums[typed] = deltas
-        known = program.schemas
-        if any(name not in known or types_of(known[name]) != types_of(held[name]) for name in held):
-            program = program.with_facts(held)
-        for typed, deltas in sums.items():
-            self._stage(typed, deltas)
-        self.program, self._held = program, held
+        others = [
+            _fitted(part, program.schemas.get(part.relation)) for part in parts if not self._is_held(part)
+        ]
+        return program, held, sums, others
 
     def _hint(self, relation: str) -> Schema | None:
         """The types that tuples of a relation most likely have."""
@@ -209,7 +215,7 @@ class Staging:
 
     def _encode(self, part: FactInput, types: Types) -> Codes:
         if isinstance(part.tuples, np.ndarray):
-            return np.ascontiguousarray(part.tuples, np.int64)
+            return encode_numbers(part.tuples, types)
         if isinstance(part.tuples, TypedFacts):
             return part.tuples.encode(self._symbols)
         codes = np.empty((len(part.tuples), len(types)), np.int64)
@@ -383,37 +389,42 @@ def _by_types(change: FactInput, hint: Schema | None) -> list[_Part]:
     ]
 
 
-def _check_fits(part: _Part, schema: Schema | None) -> None:
-    """Tuples of these types can be tuples of a relation with this schema.
+def _fitted(part: _Part, schema: Schema | None) -> _Part:
+    """The part with the types that its tuples have as tuples of a relation with this schema.
 
     Raises:
         ArityError, TypeMismatchError; InvalidRequestError: no relation can have this name.
     """
+    relation, types = part.relation, part.types
     if schema is None:
-        check_relation_name(part.relation)
-        return
-    if schema.arity != len(part.types):
+        check_relation_name(relation)
+        return part
+    if schema.arity != len(types):
         raise ArityError(
             f"{schema} has {_columns(schema.arity)}, but the tuple ({', '.join(map(_literal, part.sample))}) "
-            f"has {len(part.types)}",
-            relation=part.relation,
+            f"has {len(types)}",
+            relation=relation,
             expected=schema.arity,
-            got=len(part.types),
+            got=len(types),
         )
-    for place, (column, got) in enumerate(zip(schema.columns, part.types, strict=True)):
-        if column.type not in (None, got):
-            assert column.type is not None, "it is known"
-            wrong = next((t[place] for t in part.listed if type_of(t[place]) is not column.type), None)
-            if wrong is not None:
-                raise mismatch(part.relation, place, column, column.type, wrong)
-            raise TypeMismatchError(
-                f"column {place + 1} ({column.name}) of {part.relation} holds {column.type.value}, "
-                f"but the import has {got.value}",
-                relation=part.relation,
-                column_name=column.name,
-                expected=column.type.value,
-                got=got.value,
-            )
+    wrong = next((i for i, c in enumerate(schema.columns) if c.type not in (None, types[i])), None)
+    if wrong is None:
+        return part
+    tuples = part.change.tuples
+    if isinstance(tuples, np.ndarray):
+        return replace(part, types=number_types(relation, tuples, schema))
+    if not isinstance(tuples, TypedFacts):
+        return replace(part, types=column_types(relation, tuples, schema))
+    expected, got = schema.columns[wrong].type, types[wrong]
+    assert expected is not None, "an unknown type fits"
+    raise TypeMismatchError(
+        f"column {wrong + 1} ({schema.columns[wrong].name}) of {relation} holds {expected.value}s, "
+        f"but the import has {got.value}s",
+        relation=relation,
+        column_name=schema.columns[wrong].name,
+        expected=expected.value,
+        got=got.value,
+    )
 
 
 def _two_types(held: Schema, types: Types) -> ZedlogError:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import orjson
 
 from engine.elastic import STRATEGIES, Strategy
-from engine.errors import CorruptLogError, InvalidRequestError, InvalidValueError, InvalidWeightError
+from engine.errors import CorruptLogError, InvalidRequestError, InvalidValueError, InvalidWeightError, shown
 
 if TYPE_CHECKING:
     from engine.batches import TypedFacts
@@ -111,7 +111,7 @@ class Transaction:
             InvalidValueError: a value is no string, boolean, float or 64-bit integer.
         """
         if mode not in ("zset", "set"):
-            raise InvalidRequestError(f'mode must be "zset" or "set", not {mode!r}')
+            raise InvalidRequestError(f'mode must be "zset" or "set", not {shown(mode)}')
         return cls(
             facts=tuple(_fact_change(entry, i) for i, entry in enumerate(facts)),
             rules=tuple(_rule_change(entry, i) for i, entry in enumerate(rules)),
@@ -171,7 +171,9 @@ class Transaction:
 
 def _one_of(field: str, value: str | None, known: Sequence[str]) -> str | None:
     if value is not None and value not in known:
-        raise InvalidRequestError(f"{field} must be one of {', '.join(known)}, not {value!r}", field=field)
+        raise InvalidRequestError(
+            f"{field} must be one of {', '.join(known)}, not {shown(value)}", field=field
+        )
     return value
 
 
@@ -183,23 +185,23 @@ def _batch(entry: Mapping[str, Any]) -> Batch:
 def check_weight(weight: object, where: str) -> int:
     """A weight as it came from a client, checked."""
     if type(weight) is not int:
-        raise InvalidWeightError(f"{where}: a weight must be an integer, not {weight!r}")
+        raise InvalidWeightError(f"{where}: a weight must be an integer, not {shown(weight)}")
     if weight == 0:
         raise InvalidWeightError(f"{where}: a weight of 0 changes nothing; use +1 to add and -1 to retract")
     if not -MAX_WEIGHT <= weight <= MAX_WEIGHT:
-        raise InvalidWeightError(f"{where}: the weight {weight} does not fit into 64 bits")
+        raise InvalidWeightError(f"{where}: the weight {shown(weight)} does not fit into 64 bits")
     return weight
 
 
 def _names(entries: Sequence[str]) -> tuple[str, ...]:
     if isinstance(entries, str) or not all(isinstance(name, str) and name for name in entries):
-        raise InvalidRequestError(f"undeclare must be a list of names of relations, not {entries!r}")
+        raise InvalidRequestError(f"undeclare must be a list of names of relations, not {shown(entries)}")
     return tuple(dict.fromkeys(entries))
 
 
 def _check_object(entry: object, where: str) -> None:
     if not isinstance(entry, Mapping):
-        raise InvalidRequestError(f"{where} must be an object, not {entry!r}")
+        raise InvalidRequestError(f"{where} must be an object, not {shown(entry)}")
 
 
 def _fact_change(entry: Mapping[str, Any], position: int) -> FactChange:
@@ -207,20 +209,24 @@ def _fact_change(entry: Mapping[str, Any], position: int) -> FactChange:
     _check_object(entry, where)
     relation, tuples = entry.get("relation"), entry.get("tuples")
     if not isinstance(relation, str) or not relation:
-        raise InvalidRequestError(f"{where}: 'relation' must be a name")
+        raise InvalidRequestError(f'{where}: "relation" must be a name')
     if not isinstance(tuples, list | tuple):
-        raise InvalidRequestError(f"{where}: 'tuples' must be a list of lists of values")
+        raise InvalidRequestError(f'{where}: "tuples" must be a list of lists of values')
     for i, row in enumerate(tuples):
         if not isinstance(row, list | tuple):
-            raise InvalidRequestError(f"{where}.tuples[{i}]: a tuple must be a list of values, not {row!r}")
+            raise InvalidRequestError(
+                f"{where}.tuples[{i}]: a tuple must be a list of values, not {shown(row)}"
+            )
         for value in row:
             if type(value) not in _VALUE_TYPES:
                 raise InvalidValueError(
-                    f"{where}.tuples[{i}]: {value!r} is no symbol, number, float or bool", relation=relation
+                    f"{where}.tuples[{i}]: {shown(value)} is no symbol, number, float or bool",
+                    relation=relation,
                 )
             if type(value) is int and not -(2**63) <= value < 2**63:
                 raise InvalidValueError(
-                    f"{where}.tuples[{i}]: the number {value} does not fit into 64 bits", relation=relation
+                    f"{where}.tuples[{i}]: the number {shown(value)} does not fit into 64 bits",
+                    relation=relation,
                 )
     return FactChange(relation, tuples, check_weight(entry.get("weight", 1), where))
 
@@ -230,5 +236,5 @@ def _rule_change(entry: Mapping[str, Any], position: int) -> RuleChange:
     _check_object(entry, where)
     rule = entry.get("rule")
     if not isinstance(rule, str):
-        raise InvalidRequestError(f"{where}: 'rule' must be the rule's text")
+        raise InvalidRequestError(f'{where}: "rule" must be the rule\'s text')
     return RuleChange(rule, check_weight(entry.get("weight", 1), where))

@@ -4,6 +4,9 @@ symbol   its number in the symbol table
 number   itself
 float    its 64 bits; -0.0 counts as 0.0 and every NaN is refused, so that equal values have equal codes
 bool     0 or 1
+
+A value has the type that it comes with, and a column takes values of its own type, with one exception: JavaScript
+writes 2.0 as 2, so a column that is declared `float` takes an integer, too, if a float has exactly its value.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.errors import InvalidValueError, TypeMismatchError
+from engine.errors import InvalidValueError, TypeMismatchError, shown
 from engine.language.schema import Column, ColumnType, Schema
 from engine.language.syntax import Constant
 from engine.symbols import SymbolTable
@@ -48,8 +51,36 @@ def type_of(value: Value) -> ColumnType:
     """
     found = _TYPE_OF.get(type(value))
     if found is None:
-        raise InvalidValueError(f"{value!r} is no symbol, number, float or bool")
+        raise InvalidValueError(f"{shown(value)} is not a symbol, number, float or bool")
     return found
+
+
+def fitted(value: Value, schema: Schema, position: int) -> Value:
+    """The value as the column at `position` (from 0) of a relation holds it.
+
+    Raises:
+        TypeMismatchError: the column is of another type.
+        InvalidValueError: the value is of no type of the language.
+    """
+    column, kind = schema.columns[position], type_of(value)
+    if column.type is None or takes(schema, column.type, value):
+        return value if column.type in (None, kind) else float(value)
+    raise mismatch(schema.relation, position, column, column.type, value)
+
+
+def takes(schema: Schema, column: ColumnType, value: object) -> bool:
+    """Whether a column of the type `column` of the relation takes the value."""
+    if _TYPE_OF.get(type(value)) is column:
+        return True
+    return schema.declared and column is ColumnType.FLOAT and type(value) is int and _is_float(value)
+
+
+def _is_float(number: int) -> bool:
+    """Whether a float has exactly the value of an integer."""
+    try:
+        return int(float(number)) == number
+    except OverflowError:
+        return False
 
 
 def encode_value(value: Value, symbols: SymbolTable) -> int:
@@ -89,19 +120,51 @@ def column_types(relation: str, tuples: Sequence[Sequence[Value]], schema: Schem
         kinds = set(map(type, values))
         expected = column.type or type_of(values[0])
         if len(kinds) > 1 or _TYPE_OF.get(next(iter(kinds))) is not expected:
-            wrong = next(v for v in values if _TYPE_OF.get(type(v)) is not expected)
-            raise mismatch(relation, position, column, expected, wrong)
+            for value in values:
+                if not takes(schema, expected, value):
+                    raise mismatch(relation, position, column, expected, value)
         types.append(expected)
     return tuple(types)
+
+
+def number_types(relation: str, numbers: npt.NDArray[Any], schema: Schema) -> tuple[ColumnType, ...]:
+    """The same for an array of integers that is not empty."""
+    types = column_types(relation, [tuple(numbers[0].tolist())], schema)
+    for position, kind in enumerate(types):
+        if kind is ColumnType.FLOAT:
+            column = numbers[:, position]
+            floats = column.astype(np.float64)
+            # 2**63, to which the largest numbers are rounded, is no int64.
+            exact = (floats < 2.0**63) & (np.where(floats < 2.0**63, floats, 0.0).astype(np.int64) == column)
+            if not exact.all():
+                column_types(relation, [tuple(numbers[np.argmin(exact)].tolist())], schema)
+    return types
+
+
+def encode_numbers(numbers: npt.NDArray[Any], types: Sequence[ColumnType]) -> Codes:
+    """The codes of an array of integers whose columns have the types that `number_types` says."""
+    codes = np.array(numbers, np.int64, order="C", copy=ColumnType.FLOAT in types or None)
+    for position, kind in enumerate(types):
+        if kind is ColumnType.FLOAT:
+            codes[:, position] = codes[:, position].astype(np.float64).view(np.int64)
+    return codes
 
 
 def mismatch(
     relation: str, position: int, column: Column, expected: ColumnType, wrong: Any
 ) -> TypeMismatchError:
     """The error for a value that is not of its column's type; `position` counts from 0."""
-    got = type_of(wrong)
+    got, hint = type_of(wrong), ""
+    if expected is ColumnType.FLOAT and got is ColumnType.NUMBER:
+        # A column that is declared float has refused it only because of its value.
+        hint = (
+            "; write it with a fraction, as in 2.0"
+            if _is_float(wrong)
+            else "; no float has exactly this value"
+        )
     return TypeMismatchError(
-        f"column {position + 1} ({column.name}) of {relation} holds {expected.value}, but {wrong!r} is a {got.value}",
+        f"column {position + 1} ({column.name}) of {relation} holds {expected.value}s, "
+        f"but {shown(wrong)} is a {got.value}{hint}",
         relation=relation,
         column_name=column.name,
         expected=expected.value,

@@ -17,7 +17,7 @@ import anyio.to_thread
 import orjson
 from fastapi import Request
 
-from engine.errors import BodyTooLargeError, InvalidValueError
+from engine.errors import BodyTooLargeError, InvalidValueError, shown
 from service.problems import MalformedJsonError, UnsupportedMediaTypeError
 
 THREAD_BYTES: Final = 128 * 1024
@@ -68,17 +68,18 @@ def media_type(request: Request, accepted: Sequence[str] = JSON_TYPES) -> str:
     kind = kind.strip().lower()
     if kind not in accepted:
         raise UnsupportedMediaTypeError(
-            f"this call reads {' or '.join(accepted)}, not {kind!r}", accepted=list(accepted)
+            f"this call reads {' or '.join(accepted)}, not {shown(kind)}", accepted=list(accepted)
         )
     charset = re.search(r"""charset\s*=\s*"?([^\s;"]+)""", parameters, re.IGNORECASE)
     if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
         raise UnsupportedMediaTypeError(
-            f"a body must be in UTF-8, not in {charset[1]!r}", accepted=list(accepted)
+            f"a body must be in UTF-8, not in {shown(charset[1])}", accepted=list(accepted)
         )
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
         raise UnsupportedMediaTypeError(
-            f"a body must not be compressed; its Content-Encoding is {encoding!r}", accepted=list(accepted)
+            f"a body must not be compressed; its Content-Encoding is {shown(encoding)}",
+            accepted=list(accepted),
         )
     return kind
 

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from engine.errors import InvalidRequestError, Span, UnsupportedFeatureError, ZedlogError
+from engine.errors import InvalidRequestError, Span, UnsupportedFeatureError, ZedlogError, did_you_mean, shown
 from engine.language.canonical import format_declaration
 from engine.language.check import check_rule
 from engine.language.parser import parse_declarations, parse_program, parse_rules
 from engine.language.syntax import CONSTRAINT, Constant, Declaration, Program
 from engine.transaction import Transaction, check_weight
-from service.problems import did_you_mean, near
+from service.problems import near
 
 T = TypeVar("T")
 
@@ -38,13 +38,13 @@ def check_object(
     for name in value:
         if name not in known:
             raise InvalidRequestError(
-                f"{where} has an unknown field {name!r}; it may have {_listed(known)}."
+                f"{where} has an unknown field {shown(name)}; it may have {_listed(known)}."
                 + did_you_mean(near(name, known)),
                 field=name,
             )
     for name in required:
         if name not in value:
-            raise InvalidRequestError(f"{where} lacks the field {name!r}", field=name)
+            raise InvalidRequestError(f"{where} lacks the field {shown(name)}", field=name)
     return value
 
 
@@ -58,7 +58,7 @@ def check_entries(
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(repr(n) for n in names)
+    return ", ".join(map(shown, names))
 
 
 FACT_FIELDS: Final = ("relation", "tuples", "weight")
@@ -79,7 +79,7 @@ def transaction_from_json(decoded: Any, *, dry_run: bool, return_delta: bool) ->
     rules = check_entries(body.get("rules", []), "rules", RULE_FIELDS, ("rule",))
     mode = body.get("mode", "zset")
     if not isinstance(mode, str):
-        raise InvalidRequestError(f'mode must be "zset" or "set", not {mode!r}')
+        raise InvalidRequestError(f'mode must be "zset" or "set", not {shown(mode)}')
     transaction = Transaction.parse(
         facts,
         rules,
@@ -109,7 +109,7 @@ def rules_from_json(decoded: Any, *, mode: str, dry_run: bool, return_delta: boo
     if isinstance(decoded, dict) and "program" in decoded:
         body = check_object(decoded, "the body", PROGRAM_FIELDS, ("program",))
         if not isinstance(body["program"], str):
-            raise InvalidRequestError(f"'program' must be the program's text, not {body['program']!r}")
+            raise InvalidRequestError(f'"program" must be the program\'s text, not {shown(body["program"])}')
         weight = check_weight(body.get("weight", 1), "the body")
         return program_transaction(
             body["program"], weight, mode=mode, dry_run=dry_run, return_delta=return_delta, where="program"
@@ -174,7 +174,7 @@ def _source(text: str, span: Span) -> str:
 
 def _list(value: Any, where: str) -> list[Any]:
     if not isinstance(value, list):
-        raise InvalidRequestError(f"{where} must be a list, not {value!r}")
+        raise InvalidRequestError(f"{where} must be a list, not {shown(value)}")
     return value
 
 

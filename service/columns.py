@@ -10,10 +10,10 @@ import math
 import re
 from collections.abc import Iterable
 
-from engine.errors import InvalidValueError, UnknownColumnError
+from engine.errors import InvalidValueError, UnknownColumnError, did_you_mean, shown
 from engine.language.schema import Column, ColumnType, Schema
 from engine.transaction import Value
-from service.problems import InvalidParameterError, did_you_mean, near
+from service.problems import InvalidParameterError, near
 
 PREFIX = "where."
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
@@ -36,7 +36,7 @@ def bound_columns(
         position = _position(schema, name)
         if position in bound:
             raise InvalidParameterError(
-                f"column {schema.columns[position].name!r} is bound twice", column=name
+                f"column {shown(schema.columns[position].name)} is bound twice", column=name
             )
         bound[position] = parse_value(text, schema.columns[position], schema.relation)
     return bound
@@ -49,7 +49,7 @@ def _position(schema: Schema, name: str) -> int:
     if position is None:
         columns = [c.name for c in schema.columns]
         raise UnknownColumnError(
-            f"{schema.relation} has no column {name!r}; it is {schema}.{did_you_mean(near(name, columns))}",
+            f"{schema.relation} has no column {shown(name)}; it is {schema}.{did_you_mean(near(name, columns))}",
             relation=schema.relation,
             column=name,
             columns=columns,
@@ -83,7 +83,7 @@ def parse_value(text: str, column: Column, relation: str) -> Value:
         case _:
             return text
     raise InvalidValueError(
-        f"column {column.name} of {relation} is {column.type.value}: {text!r} is not {expected}",
+        f"column {column.name} of {relation} is {column.type.value}: {shown(text)} is not {expected}",
         relation=relation,
         column=column.name,
         expected=column.type.value,

@@ -45,6 +45,7 @@ from service.problems import (
     InternalError,
     InvalidParameterError,
     MalformedJsonError,
+    NotAcceptableError,
     UnsupportedMediaTypeError,
     document,
 )
@@ -57,6 +58,7 @@ BODY_ERRORS = (
     InvalidParameterError,
     BodyTooLargeError,
     UnsupportedMediaTypeError,
+    NotAcceptableError,
 )
 PROGRAM_ERRORS = (
     ProgramSyntaxError,
@@ -79,7 +81,13 @@ STATE_ERRORS = (
 )
 WRITE_ERRORS = (*BODY_ERRORS, InvalidValueError, InvalidWeightError, *PROGRAM_ERRORS, *STATE_ERRORS)
 
-READ_ERRORS = (InvalidParameterError, InvalidTokenError, EpochNotRetainedError, EngineUnavailableError)
+READ_ERRORS = (
+    InvalidParameterError,
+    InvalidTokenError,
+    EpochNotRetainedError,
+    EngineUnavailableError,
+    NotAcceptableError,
+)
 
 
 def problems(*errors: type[ZedlogError]) -> Responses:

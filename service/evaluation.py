@@ -182,7 +182,7 @@ class Deadline:
         """What the client is told."""
         return BudgetExceededError(
             f"the query takes more than the {self.seconds:g} seconds allowed; make it more selective, or give it "
-            "more time with 'timeout'",
+            'more time with "timeout"',
             budget="seconds",
             timeout=self.seconds,
         )
@@ -191,7 +191,7 @@ class Deadline:
         """The same, when it is known before the time is over."""
         return BudgetExceededError(
             f"the query would take more than the {self.seconds:g} seconds allowed: its joins make more combinations of "
-            "tuples than can be looked at in that time; make it more selective, or give it more time with 'timeout'",
+            'tuples than can be looked at in that time; make it more selective, or give it more time with "timeout"',
             budget="seconds",
             timeout=self.seconds,
         )

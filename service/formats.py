@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 from fastapi import Request
 from starlette.responses import Response
 
+from engine.errors import shown
 from engine.language.schema import Column, ColumnType
 from engine.transaction import Tuple
 from service.problems import NotAcceptableError
@@ -24,13 +26,14 @@ NDJSON: Final = "application/x-ndjson"
 CSV: Final = "text/csv"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 ROW_TYPES: Final = (JSON, NDJSON, CSV, ARROW)
+_QUALITY: Final = re.compile(r"0(\.[0-9]*)?|1(\.0*)?", re.ASCII)
 
 
 def negotiate(request: Request, offered: Sequence[str]) -> str:
-    """The offered media type that the Accept header likes best; the first of equals.
+    """The offered media type that the Accept header prefers; the first of equals.
 
     Raises:
-        NotAcceptableError: it likes none of them.
+        NotAcceptableError: it accepts none of them.
     """
     header = ",".join(request.headers.getlist("accept")) or "*/*"
     if header in ("*/*", offered[0]):
@@ -44,9 +47,28 @@ def negotiate(request: Request, offered: Sequence[str]) -> str:
             best, quality = kind, -min(matching)[1]
     if quality == 0.0:
         raise NotAcceptableError(
-            f"this call answers {', '.join(offered)}, not {header!r}", offered=list(offered)
+            f"the Accept header {shown(header)} allows none of the media types that this call can answer with: "
+            f"{', '.join(offered)}",
+            offered=list(offered),
         )
     return best
+
+
+def answers_with(*offered: str) -> Callable[[Request], Awaitable[None]]:
+    """A dependency for calls that have one way to answer: it refuses an Accept header that excludes all of `offered`,
+    before anything is done.
+
+    Raises:
+        NotAcceptableError: from the dependency.
+    """
+
+    async def acceptable(request: Request) -> None:
+        negotiate(request, offered)
+
+    return acceptable
+
+
+answers_json = answers_with(JSON)
 
 
 def _media_range(text: str) -> tuple[str, float]:
@@ -55,10 +77,7 @@ def _media_range(text: str) -> tuple[str, float]:
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "q":
-            try:
-                quality = min(max(float(value), 0.0), 1.0)
-            except ValueError:
-                quality = 0.0
+            quality = float(value) if _QUALITY.fullmatch(value.strip()) else 0.0
     return kind.lower(), quality
 
 

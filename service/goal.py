@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from engine.errors import ArityError, TypeMismatchError, UnknownRelationError
+from engine.errors import ArityError, TypeMismatchError, UnknownRelationError, did_you_mean, shown
 from engine.language.schema import Column, ColumnType, Schema
 from engine.language.syntax import Atom, Constant, Variable, Wildcard
 from engine.query import unknown_relation
 from engine.transaction import Tuple, Value
-from service.problems import did_you_mean, near
+from service.problems import near
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def schema_of(schemas: Mapping[str, Schema], relation: str) -> Schema:
     if schema is None:
         names = near(relation, schemas)
         raise UnknownRelationError(
-            f"there is no relation {relation!r}.{did_you_mean(names)}", relation=relation, near=names
+            f"there is no relation {shown(relation)}.{did_you_mean(names)}", relation=relation, near=names
         )
     return schema
 
@@ -116,7 +116,7 @@ def _check_type(constant: Constant, column: Column, position: int, relation: str
     hint = " (write 1.0, not 1, for a float)" if column.type is ColumnType.FLOAT else ""
     raise TypeMismatchError(
         f"column {position + 1} ({column.name}) of {relation} is {column.type.value}, "
-        f"but {constant.value!r} is {constant.type.value}{hint}",
+        f"but {shown(constant.value)} is {constant.type.value}{hint}",
         text=text,
         span=constant.span,
         relation=relation,

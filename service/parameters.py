@@ -13,8 +13,9 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from engine.elastic import Strategy
+from engine.errors import did_you_mean, shown
 from engine.transaction import PlacementName
-from service.problems import InvalidParameterError, did_you_mean, near
+from service.problems import InvalidParameterError, near
 from service.settings import PAGE_LIMIT_CEILING
 
 AtLeast = Annotated[
@@ -35,7 +36,8 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
-        description="A request that is repeated with the same key and the same body is applied once.",
+        description="A request that is repeated with the same key and the same body is applied once; a dry run leaves "
+        "the key free.",
     ),
 ]
 PageCursor = Annotated[
@@ -62,7 +64,7 @@ async def no_parameter_twice(request: Request) -> None:
     seen: set[str] = set()
     for name, _ in request.query_params.multi_items():
         if name in seen:
-            raise InvalidParameterError(f"the parameter {name!r} comes twice", parameter=name)
+            raise InvalidParameterError(f"the parameter {shown(name)} comes twice", parameter=name)
         seen.add(name)
 
 
@@ -75,7 +77,7 @@ async def only_known_parameters(request: Request) -> None:
         if name not in own:
             having = f"it has {', '.join(sorted(own))}" if own else "it has none"
             raise InvalidParameterError(
-                f"this call has no parameter {name!r}; {having}.{did_you_mean(near(name, own))}",
+                f"this call has no parameter {shown(name)}; {having}.{did_you_mean(near(name, own))}",
                 parameter=name,
             )
     await no_parameter_twice(request)

@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from engine import errors
-from engine.errors import InvalidRequestError, ZedlogError
+from engine.errors import InvalidRequestError, ZedlogError, shown
 
 PROBLEM_JSON = "application/problem+json"
 
@@ -161,10 +161,6 @@ def near(name: str, names: Iterable[str]) -> list[str]:
     return [folded[m] for m in matches]
 
 
-def did_you_mean(names: list[str]) -> str:
-    return f" Did you mean {' or '.join(repr(n) for n in names)}?" if names else ""
-
-
 def document(data: Mapping[str, Any], instance: str, status: int | None = None) -> dict[str, Any]:
     """The problem document of `ZedlogError.problem()` data."""
     code = data["code"]
@@ -224,16 +220,17 @@ async def _validation_error(request: Request, error: Exception) -> Response:
         {"parameter": str(e["loc"][-1]), "in": str(e["loc"][0]), "message": _sentence(e)}
         for e in error.errors()
     ]
-    text = "; ".join(f"{e['in']} parameter {e['parameter']!r}: {e['message']}" for e in found)
+    text = "; ".join(f"{e['in']} parameter {shown(e['parameter'])}: {e['message']}" for e in found)
     return respond_error(InvalidParameterError(text, errors=found), request)
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
         return "there is no parameter of that name"
-    message = str(error["msg"])
+    # Pydantic quotes the values that are allowed as Python does.
+    message = str(error["msg"]).replace("'", '"')
     value = error.get("input")
-    return f"{message[:1].lower()}{message[1:]}" + (f", not {value!r}" if isinstance(value, str) else "")
+    return f"{message[:1].lower()}{message[1:]}" + (f", not {shown(value)}" if isinstance(value, str) else "")
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

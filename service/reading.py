@@ -23,7 +23,7 @@ async def pin(
         InvalidTokenError, InvalidParameterError, InvalidCursorError: the parameters are wrong or
         contradictory.
         EngineUnavailableError: the epoch of `at_least` is not published in time.
-        EpochNotRetainedError: the epoch asked for is not kept.
+        EpochNotRetainedError: the epoch asked for is not kept, or is not there and will not come.
     """
     if cursor is not None and as_of is not None and as_of != cursor.epoch:
         raise InvalidCursorError(

@@ -37,7 +37,9 @@ async def submit(
         UnknownTransactionError: the key is of a transaction whose outcome is no longer kept.
     """
     chosen = replace(transaction, strategy=options.strategy, placement=options.placement)
-    receipt = await service.client.append(chosen, options.idempotency_key)
+    # A dry run changes nothing, so it may be done again; its key stays free for the transaction that it tries.
+    key = None if chosen.dry_run else options.idempotency_key
+    receipt = await service.client.append(chosen, key)
     headers = {"Idempotency-Replayed": "true"} if receipt.replayed else {}
     outcome: Outcome | None = None
     try:

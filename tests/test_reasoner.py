@@ -290,3 +290,82 @@ def test_restore_goes_on_where_export_stopped(closure: Reasoner):
 def test_an_unknown_placement_is_refused():
     with pytest.raises(e.InvalidRequestError):
         Reasoner(placement="cloud")
+
+
+class TestIntegersInFloatColumns:
+    """JavaScript writes 2.0 as 2: a column that is declared float takes it, and nothing else is converted."""
+
+    @pytest.fixture
+    def weighed(self) -> Reasoner:
+        reasoner = Reasoner()
+        reasoner.apply(declarations=".decl w(x: symbol, n: float)")
+        return reasoner
+
+    def test_they_are_the_floats_of_the_same_value(self, weighed: Reasoner):
+        weighed.apply(facts={"w": [(("a", 2), 1), (("a", 2.0), 1), (("b", -(2**53)), 1), (("c", 2**62), 1)]})
+        expected = [("a", 2.0), ("b", -9007199254740992.0), ("c", 4611686018427387904.0)]
+        assert sorted(weighed.facts("w")) == expected
+        assert all(type(n) is float for _, n in weighed.facts("w"))
+        assert weighed.weighted("w", n=2) == [(("a", 2.0), 2)]
+        weighed.apply(facts={"w": [(("a", 2), -2)]})
+        assert sorted(weighed.facts("w")) == expected[1:]
+
+    @pytest.mark.parametrize("wrong", [2**53 + 1, 2**63 - 1, -(2**53) - 1, True, "2"])
+    def test_what_no_float_is_equal_to_stays_a_mismatch(self, weighed: Reasoner, wrong: Any):
+        for given in ([(("a", wrong), 1)], [(("a", 1.5), 1), (("a", 1), 1), (("a", wrong), 1)]):
+            with pytest.raises(e.TypeMismatchError, match="holds floats") as caught:
+                weighed.apply(facts={"w": given})
+            assert (caught.value.detail["expected"], caught.value.detail["column_name"]) == ("float", "n")
+        with pytest.raises(e.TypeMismatchError):
+            weighed.facts("w", n=wrong)
+        assert weighed.facts("w") == []
+
+    def test_arrays(self, weighed: Reasoner):
+        weighed.apply(declarations=".decl v(n: number, f: float)")
+        weighed.apply(facts={"v": np.array([[1, 2], [3, -(2**53)]])})
+        assert sorted(weighed.facts("v")) == [(1, 2.0), (3, -9007199254740992.0)]
+        for wrong in (2**53 + 1, 2**63 - 1):
+            with pytest.raises(e.TypeMismatchError, match=f"{wrong} is a number; no float has exactly this"):
+                weighed.apply(facts={"v": np.array([[1, 2], [5, wrong]])})
+
+    def test_only_where_the_column_is_declared_so(self, weighed: Reasoner):
+        weighed.apply(facts={"u": [((1.5,), 1)]})
+        with pytest.raises(e.TypeMismatchError, match=r"holds floats, but 2 is a number; write .* 2\.0"):
+            weighed.apply(facts={"u": [((2,), 1)]})
+        with pytest.raises(e.TypeMismatchError):
+            weighed.apply(facts={"m": [((1.5,), 1), ((2,), 1)]})
+        # Nor the other way round, nor in a rule.
+        weighed.apply(declarations=".decl k(n: number)")
+        with pytest.raises(e.TypeMismatchError):
+            weighed.apply(facts={"k": [((2.0,), 1)]})
+        with pytest.raises(e.TypeMismatchError):
+            weighed.apply(rules=[("heavy(x) :- w(x, 2).", 1)])
+
+
+def test_an_emptied_relation_that_a_rule_reads_stays_known():
+    reasoner = Reasoner()
+    reasoner.apply(facts={"p": [(("a",), 1)]}, rules=[("q(x) :- p(x).", 1), ("n(count(x)) :- p(x).", 1)])
+    reasoner.apply(facts={"p": [(("a",), -1)]})
+    for name in ("p", "q"):
+        assert [str(c.type) for c in reasoner.relations()[name].columns] == ["None"]
+        assert (reasoner.count(name), reasoner.facts(name), reasoner.facts(name, x="a")) == (0, [], [])
+        for query in (
+            "{}(x)",
+            '{}("a")',
+            "{}(1)",
+            "{}(x), x != 1",
+            "{}(x), {}(y), x < y",
+            "r(min(x)) :- {}(x)",
+        ):
+            assert reasoner.query(query.replace("{}", name)).tuples == []
+    kept = reasoner.export()
+    restored = Reasoner.restore(
+        kept.symbols, kept.facts, kept.schemas, kept.rules, kept.declarations, kept.epoch
+    )
+    assert restored.facts("p") == []
+    # It takes another type then; and it is gone with the last rule.
+    reasoner.apply(facts={"p": [((1,), 1)]})
+    assert reasoner.facts("q") == [(1,)]
+    reasoner.apply(facts={"p": [((1,), -1)]}, rules=[("q(x) :- p(x).", -1), ("n(count(x)) :- p(x).", -1)])
+    with pytest.raises(e.UnknownRelationError):
+        reasoner.facts("p")

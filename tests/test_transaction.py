@@ -36,7 +36,7 @@ def test_what_is_not_asked_for_does_not_change_the_log():
 
 @pytest.mark.parametrize("field", ["strategy", "placement"])
 def test_how_to_evaluate_is_one_of_the_known_ways(field: str):
-    with pytest.raises(e.InvalidRequestError, match=f"{field} must be one of auto, .*, not 'fast'"):
+    with pytest.raises(e.InvalidRequestError, match=f'{field} must be one of auto, .*, not "fast"'):
         Transaction.parse([FACT], **{field: "fast"})
 
 

@@ -117,7 +117,7 @@ def check_target(target: Path | str, request: ExportRequest) -> None:
     if isinstance(target, str) or not target.exists():
         return
     if not request.overwrite:
-        raise TargetExistsError(f"{request.path} exists; 'overwrite' replaces it", path=request.path)
+        raise TargetExistsError(f'{request.path} exists; "overwrite" replaces it', path=request.path)
     parts = target.is_dir() and all(p.name.startswith("part-") and p.is_file() for p in target.iterdir())
     if target.is_dir() and (request.one_file or not parts):
         raise TargetExistsError(

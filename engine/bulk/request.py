@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from engine.errors import InvalidRequestError
+from engine.errors import InvalidRequestError, shown
 from engine.language.operators import check_relation_name
 from engine.language.schema import ColumnType
 from engine.transaction import check_weight
@@ -123,17 +123,17 @@ class ImportRequest:
         for name, useless in without:
             if useless:
                 raise InvalidRequestError(
-                    f"{name!r} has no effect on files of the format {self.format}", field=name
+                    f"{shown(name)} has no effect on files of the format {self.format}", field=name
                 )
         if self.relation is None and self.format not in (NTRIPLES, FACTS):
             raise InvalidRequestError("an import needs the relation that the rows go into", field="relation")
         if self.relation is not None and self.format == FACTS:
             raise InvalidRequestError(
-                "a file r.facts goes into the relation r, so 'relation' has no effect on it", field="relation"
+                'a file r.facts goes into the relation r, so "relation" has no effect on it', field="relation"
             )
         if self.weight_column is not None and (self.mode == "set" or self.weight != 1):
             raise InvalidRequestError(
-                "'weight_column' gives each row its weight, so there is no 'weight' and no mode \"set\" beside it",
+                '"weight_column" gives each row its weight, so there is no "weight" and no mode "set" beside it',
                 field="weight_column",
             )
         if self.columns and self.types and len(self.columns) != len(self.types):
@@ -143,7 +143,7 @@ class ImportRequest:
         names = [c for c in (*self.columns, self.weight_column) if isinstance(c, str)]
         if names and delimited and not self.header:
             raise InvalidRequestError(
-                f"the column {names[0]!r} has a name, but the file has no header; use numbers from 1, or 'header'",
+                f'the column {shown(names[0])} has a name, but the file has no header; use numbers from 1, or "header"',
                 field="columns",
             )
         if self.format == PARQUET or self.format == JSONL:
@@ -192,15 +192,17 @@ class ExportRequest:
         path = _text(body, "path")
         query, relation = body.get("query"), body.get("relation")
         if (query is None) == (relation is None):
-            raise InvalidRequestError("an export has either 'relation' or 'query'")
+            raise InvalidRequestError('an export has either "relation" or "query"')
         if query is not None and (not isinstance(query, str) or not query.strip()):
-            raise InvalidRequestError("'query' must be the text of a query", field="query")
+            raise InvalidRequestError('"query" must be the text of a query', field="query")
         format_ = _one_of(
             body.get("format") or guess_format([path], EXPORT_FORMATS), "format", EXPORT_FORMATS
         )
         epoch = body.get("epoch")
         if epoch is not None and (type(epoch) is not int or not 0 <= epoch < 2**63):
-            raise InvalidRequestError(f"'epoch' must be the number of an epoch, not {epoch!r}", field="epoch")
+            raise InvalidRequestError(
+                f'"epoch" must be the number of an epoch, not {shown(epoch)}', field="epoch"
+            )
         request = cls(
             path=path,
             format=format_,
@@ -221,7 +223,7 @@ class ExportRequest:
             )
         if not request.header and format_ != CSV:
             raise InvalidRequestError(
-                f"'header' has no effect on files of the format {format_}", field="header"
+                f'"header" has no effect on files of the format {format_}', field="header"
             )
         return request
 
@@ -244,7 +246,7 @@ def guess_format(paths: Sequence[str], formats: Sequence[str] = IMPORT_FORMATS) 
         if name.endswith(suffix):
             return format_
     raise InvalidRequestError(
-        f"the name {paths[0]!r} tells no format; give 'format': one of {', '.join(formats)}",
+        f'the name {shown(paths[0])} tells no format; give "format": one of {", ".join(formats)}',
         field="format",
     )
 
@@ -252,12 +254,12 @@ def guess_format(paths: Sequence[str], formats: Sequence[str] = IMPORT_FORMATS) 
 def _paths(body: Mapping[str, Any]) -> tuple[str, ...]:
     """What is to be read: exactly one of `path`, `paths` and `upload`."""
     if sum(name in body for name in ("path", "paths", "upload")) != 1:
-        raise InvalidRequestError("an import has one of 'path', 'paths' and 'upload'", field="path")
+        raise InvalidRequestError('an import has one of "path", "paths" and "upload"', field="path")
     if "upload" in body:
         upload = _text(body, "upload")
         if not _UPLOAD.fullmatch(upload):
             raise InvalidRequestError(
-                f"{upload!r} is no upload; POST /v1/uploads answers with one", field="upload"
+                f"{shown(upload)} is no upload; POST /v1/uploads answers with one", field="upload"
             )
         return (upload,)
     paths = _texts(body["paths"], "paths") if "paths" in body else (_text(body, "path"),)
@@ -272,33 +274,37 @@ def _known(body: Mapping[str, Any], names: Sequence[str]) -> None:
     for name in body:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it may have {', '.join(sorted(names))}"
-            raise InvalidRequestError(f"the body has an unknown field {name!r}{hint}", field=name)
+            hint = (
+                f"; did you mean {shown(near[0])}?" if near else f"; it may have {', '.join(sorted(names))}"
+            )
+            raise InvalidRequestError(f"the body has an unknown field {shown(name)}{hint}", field=name)
 
 
 def _text(body: Mapping[str, Any], name: str) -> str:
     value = body.get(name)
     if not isinstance(value, str) or not value or "\0" in value:
-        raise InvalidRequestError(f"{name!r} must be a text, not {value!r}", field=name)
+        raise InvalidRequestError(f"{shown(name)} must be a text, not {shown(value)}", field=name)
     return value
 
 
 def _texts(value: Any, name: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(v, str) and "\0" not in v for v in value):
-        raise InvalidRequestError(f"{name!r} must be a list of texts, not {value!r}", field=name)
+        raise InvalidRequestError(f"{shown(name)} must be a list of texts, not {shown(value)}", field=name)
     return tuple(value)
 
 
 def _flag(body: Mapping[str, Any], name: str, default: bool = False) -> bool:
     value = body.get(name, default)
     if not isinstance(value, bool):
-        raise InvalidRequestError(f"{name!r} must be true or false, not {value!r}", field=name)
+        raise InvalidRequestError(f"{shown(name)} must be true or false, not {shown(value)}", field=name)
     return value
 
 
 def _one_of(value: Any, name: str, known: Sequence[str]) -> str:
     if value not in known:
-        raise InvalidRequestError(f"{name!r} must be one of {', '.join(known)}, not {value!r}", field=name)
+        raise InvalidRequestError(
+            f"{shown(name)} must be one of {', '.join(known)}, not {shown(value)}", field=name
+        )
     return str(value)
 
 
@@ -306,7 +312,7 @@ def _relation(value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value:
-        raise InvalidRequestError(f"'relation' must be a name, not {value!r}", field="relation")
+        raise InvalidRequestError(f'"relation" must be a name, not {shown(value)}', field="relation")
     check_relation_name(value)
     return value
 
@@ -316,17 +322,17 @@ def _column(value: Any) -> str | int:
         return value
     if type(value) is int and value > 0:
         return value
-    raise InvalidRequestError(f"a column is a name or a number from 1, not {value!r}", field="columns")
+    raise InvalidRequestError(f"a column is a name or a number from 1, not {shown(value)}", field="columns")
 
 
 def _columns(value: Any) -> tuple[str | int, ...]:
     if value is None:
         return ()
     if not isinstance(value, list | tuple):
-        raise InvalidRequestError(f"'columns' must be a list, not {value!r}", field="columns")
+        raise InvalidRequestError(f'"columns" must be a list, not {shown(value)}', field="columns")
     columns = tuple(_column(v) for v in value)
     if len(set(columns)) != len(columns):
-        raise InvalidRequestError("a column stands twice in 'columns'", field="columns")
+        raise InvalidRequestError('a column stands twice in "columns"', field="columns")
     return columns
 
 
@@ -336,7 +342,7 @@ def _types(value: Any) -> tuple[ColumnType, ...]:
     known = [kind.value for kind in ColumnType]
     if not isinstance(value, list | tuple) or any(v not in known for v in value):
         raise InvalidRequestError(
-            f"'types' must be a list of {', '.join(known)}, not {value!r}", field="types"
+            f'"types" must be a list of {", ".join(known)}, not {shown(value)}', field="types"
         )
     return tuple(ColumnType(v) for v in value)
 
@@ -346,7 +352,7 @@ def _delimiter(value: Any) -> str | None:
         return None
     if not isinstance(value, str) or len(value) != 1 or value in '"\n\r\0' or not value.isascii():
         raise InvalidRequestError(
-            f"'delimiter' must be one ASCII character other than a double quote or a line break, not {value!r}",
+            f'"delimiter" must be one ASCII character other than a double quote or a line break, not {shown(value)}',
             field="delimiter",
         )
     return value

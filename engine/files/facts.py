@@ -15,6 +15,7 @@ from engine.files.table import Column, Table
 from engine.language.schema import Column as SchemaColumn
 from engine.language.schema import ColumnType, Schema
 from engine.language.syntax import Atom, Constant, Program
+from engine.values import takes
 
 
 def stored_schemas(program: Program) -> dict[str, Schema]:
@@ -47,6 +48,8 @@ def facts_of(program: Program, schemas: Mapping[str, Schema]) -> Iterator[tuple[
         for position, kind in enumerate(types):
             if kind is ColumnType.NUMBER:
                 columns[position] = np.array(columns[position], np.int64)
+            elif kind is ColumnType.FLOAT:
+                columns[position] = np.array(columns[position], np.float64)
         yield relation, Table(types, columns, len(facts))
 
 
@@ -65,7 +68,7 @@ def _check(fact: Atom, schema: Schema, text: str) -> None:
             got=fact.arity,
         )
     for position, (term, column) in enumerate(zip(_constants(fact), schema.columns, strict=True), 1):
-        if term.type is not column.type and column.type is not None:
+        if column.type is not None and not takes(schema, column.type, term.value):
             raise TypeMismatchError(
                 f"column {position} ({column.name}) of {fact.relation} holds {column.type.value}, "
                 f"but this is a {term.type.value}",

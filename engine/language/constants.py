@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 
+from engine.errors import shown
 from engine.language.schema import ColumnType
 
 _ESCAPES = {
@@ -49,9 +50,8 @@ def read_symbol(quoted: str) -> str:
         char = _ESCAPES.get(match[1])
         if char is None:
             known = " ".join(f"\\{name}" for name in _ESCAPES)
-            raise BadConstantError(
-                f"unknown escape {match[0]!a:.12}; known are {known}", match.start() + 1, 2
-            )
+            wrong = match[0] if match[0].isprintable() else f"\\ before {shown(match[1])}"
+            raise BadConstantError(f"unknown escape {wrong}; known are {known}", match.start() + 1, 2)
         return char
 
     return _ESCAPE.sub(replace, quoted[1:-1])

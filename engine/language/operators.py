@@ -10,7 +10,7 @@ import difflib
 import re
 from typing import NamedTuple
 
-from engine.errors import InvalidRequestError
+from engine.errors import InvalidRequestError, shown
 
 
 class Operator(NamedTuple):
@@ -110,10 +110,12 @@ def check_relation_name(name: str) -> None:
         InvalidRequestError: with the reason.
     """
     if name in RESERVED:
-        raise InvalidRequestError(f"{name!r} is a reserved word of the language and cannot name a relation")
+        raise InvalidRequestError(
+            f"{shown(name)} is a reserved word of the language and cannot name a relation"
+        )
     if not is_relation_name(name):
         raise InvalidRequestError(
-            f"{name!r} cannot name a relation: a name is letters (A to Z), digits and '_', not first a digit"
+            f"{shown(name)} cannot name a relation: a name is letters (A to Z), digits and '_', not first a digit"
         )
 
 

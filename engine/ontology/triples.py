@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from engine.errors import InvalidRequestError, InvalidValueError
+from engine.errors import InvalidRequestError, InvalidValueError, shown
 
 Triple: TypeAlias = tuple[str, str, str]
 _SUFFIXES = (".nt", ".ttl", ".rdf", ".owl", ".xml")
@@ -75,6 +75,6 @@ def parse_triples(data: bytes, suffix: str, name: str) -> Iterator[Triple]:
 def _check(term: str, name: str) -> None:
     """Only an IRI that is none can hold a line break or a tab; a triple as a term is no part of OWL."""
     if any(c in term for c in "\t\n\r"):
-        raise InvalidValueError(f"{name}: the term {term!r} holds a tab or a line break", file=name)
+        raise InvalidValueError(f"{name}: the term {shown(term)} holds a tab or a line break", file=name)
     if term.startswith("<<"):
         raise InvalidValueError(f"{name}: a triple as a term is not supported: {term}", file=name)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from engine.errors import InvalidRequestError
+from engine.errors import InvalidRequestError, shown
 
 _LOCAL = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?$")
 _CLUSTER = ("spark://", "yarn", "k8s://")
@@ -45,7 +45,8 @@ class SparkOptions:
     def __post_init__(self) -> None:
         if not (self.local or self.cluster or self.connect):
             raise InvalidRequestError(
-                f'the Spark master must be "local[n]", "spark://host:port" or "sc://host:port", not {self.master!r}'
+                'the Spark master must be "local[n]", "spark://host:port" or "sc://host:port", '
+                f"not {shown(self.master)}"
             )
         for name, least in (("partitions", 1), ("copies", 1), ("local_rows", 0)):
             if getattr(self, name) < least:

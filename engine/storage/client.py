@@ -7,6 +7,7 @@ reached, and the client comes back by itself when Redis does.
 
 from __future__ import annotations
 
+import time
 from typing import Any, cast
 
 import orjson
@@ -116,11 +117,26 @@ class DatabaseClient:
                 return snapshot
 
     async def wait_epoch(self, epoch: int, timeout: float) -> bool:
-        """Wait up to `timeout` seconds until an epoch is published; whether it is."""
+        """Wait up to `timeout` seconds until an epoch is published; whether it is.
+
+        Raises:
+            EpochNotRetainedError: the epoch does not exist, and what waits in the log cannot make it.
+        """
         head = await self._head()
-        if head is not None and head.epoch >= epoch:
-            return True
-        return await self._announcements.wait_epoch(epoch, timeout)
+        newest = head.epoch if head else -1
+        end = time.monotonic() + timeout
+        while newest < epoch:
+            status = await self.status()
+            newest = status.epoch
+            # Each entry of the log makes one epoch at most; before the first publication epoch 0 is to come, too.
+            if epoch > max(newest, 0) + status.lag:
+                raise _not_to_come(epoch, newest)
+            left = end - time.monotonic()
+            if newest < epoch and left <= 0:
+                return False
+            # Each epoch that comes may leave too few entries for this one.
+            await self._announcements.wait_epoch(min(epoch, newest + 1), left)
+        return True
 
     async def epochs(self, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Summaries of epochs, newest first, of epochs < `before`: epoch, time (seconds), transactions,
@@ -185,6 +201,14 @@ class DatabaseClient:
             raise EngineUnavailableError(_NOTHING_PUBLISHED)
         why = f"the newest is {head.epoch}" if epoch > head.epoch else "its snapshot is no longer kept"
         raise EpochNotRetainedError(f"there is no epoch {epoch}: {why}", epoch=epoch, newest=head.epoch)
+
+
+def _not_to_come(epoch: int, newest: int) -> EpochNotRetainedError:
+    return EpochNotRetainedError(
+        f"there is no epoch {epoch}: the newest is {newest}, and no transaction waits that could make epoch {epoch}",
+        epoch=epoch,
+        newest=newest,
+    )
 
 
 def _same_publication(one: Head, other: Head) -> bool:

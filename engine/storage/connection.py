@@ -26,7 +26,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from engine.errors import InvalidRequestError, StorageUnavailableError
+from engine.errors import InvalidRequestError, StorageUnavailableError, shown
 
 # A command that moves some ten megabytes on a busy machine must not time out; a dead server is noticed by the
 # closed connection, not by this.
@@ -84,7 +84,7 @@ def _url_errors(redis_url: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise InvalidRequestError(f"{redis_url!r} is not a Redis URL: {error}") from error
+        raise InvalidRequestError(f"{shown(redis_url)} is not a Redis URL: {error}") from error
 
 
 @contextmanager

@@ -19,7 +19,13 @@ import orjson
 import redis
 import redis.asyncio
 
-from engine.errors import IdempotencyConflictError, JobCancelledError, JobNotCancellableError, UnknownJobError
+from engine.errors import (
+    IdempotencyConflictError,
+    JobCancelledError,
+    JobNotCancellableError,
+    UnknownJobError,
+    shown,
+)
 from engine.storage import job_scripts
 from engine.storage.connection import storage_errors
 from engine.storage.keys import Keys
@@ -134,7 +140,7 @@ class JobClient:
         found, what = bytes(answer[0]).decode(), int(answer[1])
         if what == 2 and idempotency_key is not None:
             raise IdempotencyConflictError(
-                f"the Idempotency-Key {idempotency_key[:200]!r} came with another request before",
+                f"the Idempotency-Key {shown(idempotency_key[:200])} came with another request before",
                 idempotency_key=idempotency_key,
                 job=found,
             )
@@ -190,7 +196,7 @@ class JobClient:
 
 
 def unknown_job(job_id: str) -> UnknownJobError:
-    return UnknownJobError(f"there is no job {job_id[:64]!r}, or it is no longer kept", job=job_id[:64])
+    return UnknownJobError(f"there is no job {shown(job_id[:64])}, or it is no longer kept", job=job_id[:64])
 
 
 class JobQueue:

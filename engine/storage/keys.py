@@ -28,7 +28,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from engine.errors import InvalidRequestError
+from engine.errors import InvalidRequestError, shown
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
@@ -42,7 +42,7 @@ class Keys:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.database):
             raise InvalidRequestError(
-                f"{self.database!r} is no database name: up to 64 letters, digits, '_', '.', '-', "
+                f"{shown(self.database)} is no database name: up to 64 letters, digits, '_', '.', '-', "
                 "the first a letter or a digit"
             )
 

@@ -20,7 +20,7 @@ from typing import Any, cast
 import orjson
 import redis
 
-from engine.errors import EngineLeaseError
+from engine.errors import EngineLeaseError, shown
 from engine.storage.connection import storage_errors
 from engine.storage.keys import Keys
 from engine.storage.scripts import RENEW_LEASE, TAKE_LEASE
@@ -52,7 +52,7 @@ class Lease:
         if not taken:
             holder = _describe(who)
             raise EngineLeaseError(
-                f"another engine serves the database {self._keys.database!r}: {holder}", holder=holder
+                f"another engine serves the database {shown(self._keys.database)}: {holder}", holder=holder
             )
         self.generation = int(who)
 
@@ -76,7 +76,7 @@ class Lease:
                 args=[self.owner, self.generation, ttl_ms, *fields],
             )
         if not held:
-            raise EngineLeaseError(f"another engine has taken over the database {self._keys.database!r}")
+            raise EngineLeaseError(f"another engine has taken over the database {shown(self._keys.database)}")
 
 
 def _this_process() -> bytes:

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import redis
 
-from engine.errors import CorruptLogError, IdempotencyConflictError
+from engine.errors import CorruptLogError, IdempotencyConflictError, shown
 from engine.storage.connection import storage_errors
 from engine.storage.keys import Keys
 from engine.storage.outcome import Receipt
@@ -85,7 +85,7 @@ class Append:
         transaction_id, what = bytes(answer[0]).decode(), int(answer[1])
         if what == 2 and self.key is not None:
             raise IdempotencyConflictError(
-                f"the Idempotency-Key {self.key[:200]!r} came with another body before",
+                f"the Idempotency-Key {shown(self.key[:200])} came with another body before",
                 idempotency_key=self.key,
                 transaction_id=transaction_id,
             )

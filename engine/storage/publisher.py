@@ -26,7 +26,7 @@ import orjson
 import redis
 
 from engine.epoch import EpochRecord, changed_name
-from engine.errors import CorruptSnapshotError, EngineLeaseError, InvalidRequestError
+from engine.errors import CorruptSnapshotError, EngineLeaseError, InvalidRequestError, shown
 from engine.storage.compaction import EMPTY, apply_change
 from engine.storage.connection import storage_errors
 from engine.storage.head import FIELDS, Head
@@ -268,10 +268,12 @@ class Publisher:
             if answer in (b"ok", b"done"):
                 return
             if answer == b"fenced":
-                raise EngineLeaseError(f"another engine has taken over the database {self._keys.database!r}")
+                raise EngineLeaseError(
+                    f"another engine has taken over the database {shown(self._keys.database)}"
+                )
             if answer == b"stale":
                 raise EngineLeaseError(
-                    f"the database {self._keys.database!r} in Redis has changed under its engine"
+                    f"the database {shown(self._keys.database)} in Redis has changed under its engine"
                 )
             # A server that was restarted may have lost what was sent ahead: send it again.
             assert answer == b"missing", answer

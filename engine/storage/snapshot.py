@@ -23,6 +23,7 @@ from engine.errors import (
     InvalidValueError,
     UnknownColumnError,
     UnknownRelationError,
+    shown,
 )
 from engine.language.schema import Column, ColumnType, Schema
 from engine.storage.compaction import EMPTY
@@ -34,7 +35,7 @@ from engine.storage.snapshot_symbols import SnapshotSymbols
 from engine.storage.token import format_token
 from engine.symbols import SymbolTable
 from engine.transaction import Tuple, Value
-from engine.values import decode_column, encode_value, mismatch, type_of
+from engine.values import decode_column, encode_value, fitted
 
 __all__ = ["Counts", "Domain", "Page", "Position", "Snapshot"]
 
@@ -224,7 +225,7 @@ class Snapshot:
     def _schema(self, relation: str) -> Schema:
         schema = self.schemas.get(relation)
         if schema is None:
-            raise UnknownRelationError(f"there is no relation {relation!r}", relation=relation)
+            raise UnknownRelationError(f"there is no relation {shown(relation)}", relation=relation)
         return schema
 
     async def _removed_or(self, error: CorruptSnapshotError) -> CorruptSnapshotError | EpochNotRetainedError:
@@ -237,11 +238,11 @@ class Snapshot:
         """The codes of bound values by column; None when a symbol is unknown, so that no tuple has it."""
         codes: dict[int, int] = {}
         for position, value in bound.items():
-            kind = _check_bound(schema, position, value)
-            if kind is not ColumnType.SYMBOL:
+            value = _check_bound(schema, position, value)
+            if not isinstance(value, str):
                 codes[position] = encode_value(value, SymbolTable())
                 continue
-            code = await self._symbol_code(str(value))
+            code = await self._symbol_code(value)
             if code is None:
                 return None
             codes[position] = code
@@ -289,7 +290,7 @@ class Snapshot:
 
 def _check_page(schema: Schema, domain: str, limit: int, after: Position | None) -> None:
     if domain not in get_args(Domain):
-        raise InvalidRequestError(f"the domain must be all, asserted or derived, not {domain!r}")
+        raise InvalidRequestError(f"the domain must be all, asserted or derived, not {shown(domain)}")
     if limit < 1:
         raise InvalidRequestError(f"the limit must be at least 1, not {limit}")
     if after is not None and not (
@@ -298,12 +299,10 @@ def _check_page(schema: Schema, domain: str, limit: int, after: Position | None)
         raise InvalidCursorError(f"the position does not fit the relation {schema}")
 
 
-def _check_bound(schema: Schema, position: int, value: Value) -> ColumnType:
+def _check_bound(schema: Schema, position: int, value: Value) -> Value:
     if not 0 <= position < schema.arity:
         raise UnknownColumnError(f"{schema} has no column {position}", relation=schema.relation)
-    column, got = schema.columns[position], type_of(value)
-    if column.type is not None and got is not column.type:
-        raise mismatch(schema.relation, position, column, column.type, value)
-    if got is ColumnType.NUMBER and not -(2**63) <= int(value) < 2**63:
-        raise InvalidValueError(f"the number {value} does not fit into 64 bits")
-    return got
+    value = fitted(value, schema, position)
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        raise InvalidValueError(f"the number {shown(value)} does not fit into 64 bits")
+    return value

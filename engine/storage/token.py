@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from engine.errors import InvalidTokenError
+from engine.errors import InvalidTokenError, shown
 
 _FORM = re.compile(r"(0|[1-9][0-9]{0,17})-([0-9a-f]{8})", re.ASCII)
 
@@ -28,8 +28,8 @@ def parse_token(token: str, incarnation: str) -> int:
     match = _FORM.fullmatch(token)
     if match is None:
         raise InvalidTokenError(
-            f"{token[:80]!r} is not an epoch token; a token is EPOCH-ID, as an earlier answer gave it"
+            f"{shown(token[:80])} is not an epoch token; a token is EPOCH-ID, as an earlier answer gave it"
         )
     if match[2] != incarnation:
-        raise InvalidTokenError(f"the token {token!r} belongs to another database", token=token)
+        raise InvalidTokenError(f"the token {shown(token)} belongs to another database", token=token)
     return int(match[1])

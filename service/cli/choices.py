@@ -12,7 +12,7 @@ import typer
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from engine.elastic import SWITCH, Policy, parse_switch
-from engine.errors import InvalidRequestError
+from engine.errors import InvalidRequestError, shown
 from engine.spark.session import SparkOptions
 from engine.transaction import PLACEMENTS
 
@@ -93,10 +93,10 @@ def engine_options(
         try:
             size = int(TypeAdapter(ByteSize).validate_python(memory_budget))
         except ValidationError:
-            raise typer.BadParameter(f"{memory_budget!r} is no size; write 500MiB or 4GiB") from None
+            raise typer.BadParameter(f"{shown(memory_budget)} is no size; write 500MiB or 4GiB") from None
         options += ["--memory-budget", str(size)]
     if placement not in PLACEMENTS:
-        raise typer.BadParameter(f"{placement!r} is no placement; choose one of {', '.join(PLACEMENTS)}")
+        raise typer.BadParameter(f"{shown(placement)} is no placement; choose one of {', '.join(PLACEMENTS)}")
     try:
         Policy(switch=parse_switch(switch))
         SparkOptions(spark_master or SparkOptions().master)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,14 +13,19 @@ from typing import Annotated
 import typer
 
 from engine.elastic import STRATEGIES
+from engine.errors import UnknownRuleError, did_you_mean, shown
 from engine.transaction import PLACEMENTS
 from service.cli import options
 from service.cli.client import Json, ServiceClient
 from service.cli.options import OutputFormat
 from service.cli.output import chosen, fail, note, print_outcome, print_tuples, write_rows
+from service.cli.remarks import remark
 
 rules_app = typer.Typer(no_args_is_help=True, help="Add, remove and list rules.")
 facts_app = typer.Typer(no_args_is_help=True, help="Add and retract facts written as program text.")
+
+PREFIX = 4
+"""Characters of an id that it takes to name a rule."""
 
 Text = Annotated[
     list[str] | None,
@@ -69,7 +77,7 @@ def add_rules(
     - `zedlog rules add -f program.dl`
     - `zedlog rules add @program.dl --dry-run`
     """
-    _change("/v1/rules", text, file, 1, Manner(dry_run, delta, strategy, placement), url)
+    _change("rules", text, file, 1, Manner(dry_run, delta, strategy, placement), url)
 
 
 @rules_app.command("remove")
@@ -82,19 +90,23 @@ def remove_rules(
     placement: PlacementAsked = None,
     url: options.Url = options.URL,
 ) -> None:
-    """Remove rules, by their text (names of variables do not matter) or by the id that 'rules list' shows; .decl lines
-    in the text are withdrawn.
+    """Remove rules, by their text (names of variables do not matter) or by the id that 'rules list' shows; the first
+    characters of an id will do, 4 at least, where no other id begins with them. Takes 1 from a rule's weight: a rule
+    that was added twice stays. .decl lines in the text are withdrawn.
 
     Examples:
 
     - `zedlog rules remove 'tc(a, b) :- edge(a, b).'`
     - `zedlog rules remove r5f0c1d2e3a4b`
+    - `zedlog rules remove r5f0c`
     - `zedlog rules remove '.decl homeless(x: symbol) constraint'`
     """
     texts = _texts(text, file)
     with ServiceClient(url) as client:
-        resolved = [client.get(f"/v1/rules/{t}")["canonical"] if _is_rule_id(t) else t for t in texts]
-        _post(client, "/v1/rules", resolved, -1, Manner(dry_run, delta, strategy, placement))
+        if any(map(_is_word, texts)):
+            rules = client.get("/v1/rules")["rules"]
+            texts = [_named(t.strip(), rules)["canonical"] if _is_word(t) else t for t in texts]
+        _post(client, "rules", texts, -1, Manner(dry_run, delta, strategy, placement))
 
 
 @rules_app.command("list")
@@ -132,7 +144,7 @@ def add_facts(
 
     - `zedlog facts add 'edge("a", "b"). edge("b", "c").'`
     """
-    _change("/v1/rules", text, file, 1, Manner(dry_run, delta, strategy, placement), url)
+    _change("facts", text, file, 1, Manner(dry_run, delta, strategy, placement), url)
 
 
 @facts_app.command("retract")
@@ -151,11 +163,11 @@ def retract_facts(
 
     - `zedlog facts retract 'edge("a", "b").'`
     """
-    _change("/v1/rules", text, file, -1, Manner(dry_run, delta, strategy, placement), url)
+    _change("facts", text, file, -1, Manner(dry_run, delta, strategy, placement), url)
 
 
 def _change(
-    path: str,
+    wanted: str,
     text: list[str] | None,
     file: list[Path] | None,
     weight: int,
@@ -164,13 +176,15 @@ def _change(
 ) -> None:
     texts = _texts(text, file)
     with ServiceClient(url) as client:
-        _post(client, path, texts, weight, manner)
+        _post(client, wanted, texts, weight, manner)
 
 
-def _post(client: ServiceClient, path: str, texts: list[str], weight: int, manner: Manner) -> None:
-    body: Json = {"program": "\n".join(texts), "weight": weight}
+def _post(client: ServiceClient, wanted: str, texts: list[str], weight: int, manner: Manner) -> None:
+    """Send the texts as one program. wanted: `facts` or `rules`, what the command is for."""
+    program = "\n".join(texts)
+    body: Json = {"program": program, "weight": weight}
     answer = client.change(
-        path,
+        "/v1/rules",
         body,
         dry_run=manner.dry_run,
         delta=manner.delta,
@@ -180,6 +194,7 @@ def _post(client: ServiceClient, path: str, texts: list[str], weight: int, manne
     print_outcome(answer, dry_run=manner.dry_run)
     if manner.delta:
         print_delta(answer)
+    remark(client, program, weight, wanted, answer, manner.dry_run)
 
 
 def print_delta(answer: Json, limit: int = 20) -> None:
@@ -206,5 +221,33 @@ def read_text(path: Path) -> str:
         raise typer.Exit(1) from error
 
 
-def _is_rule_id(text: str) -> bool:
-    return len(text) == 13 and text[0] == "r" and all(c in "0123456789abcdef" for c in text[1:])
+def _is_word(text: str) -> bool:
+    """Whether the text can only be meant as a rule's id: no program is a single word."""
+    return re.fullmatch(r"\s*\w+\s*", text) is not None
+
+
+def _named(word: str, rules: Sequence[Json]) -> Json:
+    """The rule whose id begins with the word.
+
+    Raises:
+        UnknownRuleError: there is none, or more than one.
+    """
+    found = [rule for rule in rules if rule["id"].startswith(word)]
+    if len(found) == 1 and len(word) >= PREFIX:
+        return found[0]
+    if len(found) > 1 or (found and len(word) < PREFIX):
+        listed = ", ".join(rule["id"] for rule in found[:10]) + (" ..." if len(found) > 10 else "")
+        raise UnknownRuleError(
+            f"{shown(word)} does not say which rule is meant: the ids that begin so are {listed}; give at least "
+            f"{PREFIX} characters, and as many as tell the ids apart"
+        )
+    heads = [rule["id"] for rule in rules if rule["canonical"].startswith(f"{word}(")]
+    if heads:
+        raise UnknownRuleError(
+            f"{shown(word)} is the name of a relation, and rules are removed by their ids or texts; the rules that "
+            f"derive {word} are {', '.join(heads[:10])}{' ...' if len(heads) > 10 else ''}"
+        )
+    near = difflib.get_close_matches(word, [rule["id"] for rule in rules])
+    raise UnknownRuleError(
+        f"there is no rule with the id {shown(word)}; 'zedlog rules list' shows the ids.{did_you_mean(near)}"
+    )

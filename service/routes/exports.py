@@ -17,11 +17,12 @@ from service.bulk_models import ExportBody, Job
 from service.changes import check_object
 from service.context import service_of
 from service.describe import PROGRAM_ERRORS, json_body, problems
+from service.formats import answers_json
 from service.jobs import submit
 from service.parameters import IdempotencyKey, only_known_parameters
 from service.routes.imports import ENDED, JOB_ERRORS, SUBMITTED, Wait
 
-router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters)])
+router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters), Depends(answers_json)])
 
 _FIELDS = tuple(ExportBody.model_fields)
 

@@ -29,13 +29,13 @@ from service.bulk_models import ImportBody, Job, Upload
 from service.changes import check_object
 from service.context import service_of
 from service.describe import BODY_ERRORS, STATE_ERRORS, json_body, problems
-from service.formats import json_response
+from service.formats import answers_json, json_response
 from service.jobs import submit
 from service.parameters import IdempotencyKey, only_known_parameters
-from service.problems import InvalidParameterError
+from service.problems import InvalidParameterError, NotAcceptableError
 from service.uploads import receive
 
-router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters)])
+router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters), Depends(answers_json)])
 
 _OCTETS = "application/octet-stream"
 Wait = Annotated[
@@ -103,7 +103,9 @@ async def post_import(
     service = service_of(request)
     body = await read_json(request, service.settings.max_body_bytes)
     checked = ImportRequest.parse(check_object(body, "the body", _FIELDS))
-    return await submit(service, "import", checked.as_json(), idempotency_key, wait)
+    # A dry run has keys of its own: no client's key holds a space.
+    key = f"dry run {idempotency_key}" if checked.dry_run and idempotency_key else idempotency_key
+    return await submit(service, "import", checked.as_json(), key, wait)
 
 
 @router.post(
@@ -111,7 +113,9 @@ async def post_import(
     status_code=201,
     summary="Send a file for an import",
     response_model=Upload,
-    responses=problems(InvalidParameterError, InvalidRequestError, BodyTooLargeError, BulkStorageError),
+    responses=problems(
+        InvalidParameterError, InvalidRequestError, BodyTooLargeError, BulkStorageError, NotAcceptableError
+    ),
     openapi_extra={
         "requestBody": {
             "required": True,

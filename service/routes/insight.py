@@ -9,11 +9,11 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import RedirectResponse, Response
 
-from engine.errors import EngineUnavailableError, StorageUnavailableError, ZedlogError
+from engine.errors import EngineUnavailableError, StorageUnavailableError, ZedlogError, shown
 from service.circuit import circuit_json, circuit_mermaid
 from service.context import Service, service_of
 from service.describe import READ_ERRORS, problems, summary
-from service.formats import JSON, json_response, negotiate
+from service.formats import JSON, answers_json, json_response, negotiate
 from service.models import Epochs, Health, ProblemType, Readiness
 from service.parameters import AsOf, AtLeast, only_known_parameters
 from service.problems import STATUS, InvalidParameterError, NotAcceptableError, NotFoundError, title_of
@@ -36,7 +36,7 @@ async def get_root() -> Response:
     response_model=dict[str, Any],
     responses={
         200: {"content": {MERMAID: {"schema": {"type": "string"}}}},
-        **problems(NotAcceptableError, *READ_ERRORS),
+        **problems(*READ_ERRORS),
     },
     operation_id="getCircuit",
 )
@@ -63,7 +63,8 @@ async def get_circuit(
     "/v1/epochs",
     summary="What the last epochs did",
     response_model=Epochs,
-    responses=problems(InvalidParameterError),
+    responses=problems(InvalidParameterError, NotAcceptableError),
+    dependencies=[Depends(answers_json)],
     operation_id="getEpochs",
 )
 async def get_epochs(
@@ -104,7 +105,7 @@ async def get_readiness(request: Request) -> Response:
     if not status.running:
         reason = f": {status.error}" if status.error else ""
         raise EngineUnavailableError(
-            f"no engine serves the database {service.settings.database!r} now; it is {status.state}{reason}",
+            f"no engine serves the database {shown(service.settings.database)} now; it is {status.state}{reason}",
             missing=["engine"],
             **detail,
         )
@@ -170,4 +171,4 @@ async def get_problem(code: Annotated[str, Path(examples=["syntax_error"])]) -> 
     for error in STATUS:
         if error.code == code:
             return json_response(_problem_type(error))
-    raise NotFoundError(f"there is no error code {code!r}; /problems lists all", code_asked=code)
+    raise NotFoundError(f"there is no error code {shown(code)}; /problems lists all", code_asked=code)

@@ -11,10 +11,10 @@ from engine.errors import JobNotCancellableError, UnknownJobError
 from service.bulk_models import Job, Jobs
 from service.context import service_of
 from service.describe import problems
-from service.formats import json_response
+from service.formats import answers_json, answers_with, json_response
 from service.jobs import events, job_document
 from service.parameters import only_known_parameters
-from service.problems import InvalidParameterError
+from service.problems import InvalidParameterError, NotAcceptableError
 
 router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters)])
 
@@ -26,7 +26,8 @@ _EVENTS = "text/event-stream"
     "/v1/jobs",
     summary="List the jobs",
     response_model=Jobs,
-    responses=problems(InvalidParameterError),
+    responses=problems(InvalidParameterError, NotAcceptableError),
+    dependencies=[Depends(answers_json)],
     operation_id="getJobs",
 )
 async def get_jobs(request: Request, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
@@ -39,7 +40,8 @@ async def get_jobs(request: Request, limit: Annotated[int, Query(ge=1, le=1000)]
     "/v1/jobs/{job_id}",
     summary="One job",
     response_model=Job,
-    responses=problems(UnknownJobError),
+    responses=problems(UnknownJobError, NotAcceptableError),
+    dependencies=[Depends(answers_json)],
     operation_id="getJob",
 )
 async def get_job(request: Request, job_id: JobId) -> Response:
@@ -51,7 +53,11 @@ async def get_job(request: Request, job_id: JobId) -> Response:
     "/v1/jobs/{job_id}/events",
     summary="Follow a job",
     response_class=Response,
-    responses={200: {"content": {_EVENTS: {"schema": {"type": "string"}}}}, **problems(UnknownJobError)},
+    responses={
+        200: {"content": {_EVENTS: {"schema": {"type": "string"}}}},
+        **problems(UnknownJobError, NotAcceptableError),
+    },
+    dependencies=[Depends(answers_with(_EVENTS))],
     operation_id="getJobEvents",
 )
 async def get_job_events(request: Request, job_id: JobId) -> Response:
@@ -68,7 +74,8 @@ async def get_job_events(request: Request, job_id: JobId) -> Response:
     status_code=202,
     summary="Cancel a job",
     response_model=Job,
-    responses=problems(UnknownJobError, JobNotCancellableError),
+    responses=problems(UnknownJobError, JobNotCancellableError, NotAcceptableError),
+    dependencies=[Depends(answers_json)],
     operation_id="deleteJob",
 )
 async def delete_job(request: Request, job_id: JobId) -> Response:

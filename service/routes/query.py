@@ -24,6 +24,7 @@ from engine.errors import (
     UnknownRelationError,
     UnsafeRuleError,
     UnsupportedFeatureError,
+    shown,
 )
 from engine.language.parser import parse_query
 from engine.language.schema import Column, ColumnType
@@ -41,7 +42,7 @@ from service.formats import ROW_TYPES, negotiate, rows_response
 from service.goal import Selection, select
 from service.models import QueryBody, QueryPage
 from service.parameters import only_known_parameters
-from service.problems import InvalidParameterError, NotAcceptableError
+from service.problems import InvalidParameterError
 from service.projection import projected_page
 from service.reading import page_limit, pin
 from service.routes.relations import ROWS
@@ -79,7 +80,6 @@ _EXAMPLES = {
             BudgetExceededError,
             EvaluationCancelledError,
             InvalidCursorError,
-            NotAcceptableError,
             *READ_ERRORS,
         ),
     },
@@ -183,7 +183,7 @@ def _text(body: Mapping[str, Any], field: str) -> str | None:
     if value is None and field != "query":
         return None
     if not isinstance(value, str):
-        raise InvalidRequestError(f"{field} must be a string, not {value!r}", field=field)
+        raise InvalidRequestError(f"{field} must be a string, not {shown(value)}", field=field)
     return value
 
 
@@ -193,7 +193,7 @@ def _count(body: Mapping[str, Any], field: str, least: int) -> int | None:
         return None
     if type(value) is not int or not least <= value < 2**63:
         raise InvalidRequestError(
-            f"{field} must be an integer of at least {least}, not {value!r}", field=field
+            f"{field} must be an integer of at least {least}, not {shown(value)}", field=field
         )
     return value
 
@@ -204,7 +204,7 @@ def _timeout(service: Service, body: Mapping[str, Any]) -> float:
         return settings.query_timeout
     if type(value) not in (int, float) or not value > 0:
         raise InvalidRequestError(
-            f"timeout must be a number of seconds above 0, not {value!r}", field="timeout"
+            f"timeout must be a number of seconds above 0, not {shown(value)}", field="timeout"
         )
     if value > settings.max_query_timeout:
         raise InvalidParameterError(

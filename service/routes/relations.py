@@ -13,7 +13,14 @@ from service.columns import bound_columns
 from service.context import service_of
 from service.cursor import Cursor, decode_cursor, encode_cursor, query_digest
 from service.describe import READ_ERRORS, problems
-from service.formats import ROW_TYPES, describe_columns, json_response, negotiate, rows_response
+from service.formats import (
+    ROW_TYPES,
+    answers_json,
+    describe_columns,
+    json_response,
+    negotiate,
+    rows_response,
+)
 from service.goal import schema_of
 from service.models import FactsPage, RelationAt, Relations
 from service.parameters import (
@@ -25,7 +32,6 @@ from service.parameters import (
     only_known_parameters,
     own_parameters,
 )
-from service.problems import NotAcceptableError
 from service.reading import page_limit, pin
 
 router = APIRouter(tags=["relations"])
@@ -63,7 +69,7 @@ ROWS: dict[str, Any] = {
     summary="List the relations",
     response_model=Relations,
     responses=problems(*READ_ERRORS),
-    dependencies=[Depends(only_known_parameters)],
+    dependencies=[Depends(only_known_parameters), Depends(answers_json)],
     operation_id="getRelations",
 )
 async def get_relations(request: Request, at_least: AtLeast = None, as_of: AsOf = None) -> Response:
@@ -83,7 +89,7 @@ async def get_relations(request: Request, at_least: AtLeast = None, as_of: AsOf 
     summary="One relation",
     response_model=RelationAt,
     responses=problems(UnknownRelationError, *READ_ERRORS),
-    dependencies=[Depends(only_known_parameters)],
+    dependencies=[Depends(only_known_parameters), Depends(answers_json)],
     operation_id="getRelation",
 )
 async def get_relation(
@@ -116,7 +122,6 @@ def _relation(snapshot: Snapshot, name: str) -> dict[str, Any]:
             UnknownColumnError,
             InvalidValueError,
             InvalidCursorError,
-            NotAcceptableError,
             *READ_ERRORS,
         ),
     },

@@ -9,22 +9,22 @@ from fastapi import APIRouter, Depends, Path, Request
 from starlette.responses import Response
 
 from engine.epoch import RuleInfo
-from engine.errors import UnknownRuleError
+from engine.errors import UnknownRuleError, did_you_mean, shown
 from engine.storage.snapshot import Snapshot
 from engine.transaction import RuleChange, Transaction
 from service.body import JSON_TYPES, decode_json, decode_text, media_type, off_loop, read_body
 from service.changes import program_transaction, rules_from_json
 from service.context import service_of
 from service.describe import READ_ERRORS, STATE_ERRORS, WRITE_ERRORS, body_of, problems
-from service.formats import json_response
+from service.formats import answers_json, json_response
 from service.models import RuleAt, Rules, TransactionResult
 from service.parameters import AsOf, AtLeast, Write, only_known_parameters
-from service.problems import InvalidParameterError
+from service.problems import InvalidParameterError, NotAcceptableError, near
 from service.reading import pin
 from service.routes.transactions import ACCEPTED, COMMITTED, Mode
 from service.submission import submit
 
-router = APIRouter(tags=["rules"], dependencies=[Depends(only_known_parameters)])
+router = APIRouter(tags=["rules"], dependencies=[Depends(only_known_parameters), Depends(answers_json)])
 
 TEXT = "text/plain"
 RuleId = Annotated[str, Path(description="The id that the list of rules shows.", examples=["r5f0c1d2e3a4b"])]
@@ -118,7 +118,7 @@ async def get_rule(
     responses={
         200: COMMITTED,
         202: ACCEPTED,
-        **problems(UnknownRuleError, InvalidParameterError, *STATE_ERRORS),
+        **problems(UnknownRuleError, InvalidParameterError, NotAcceptableError, *STATE_ERRORS),
     },
     operation_id="deleteRule",
 )
@@ -143,4 +143,9 @@ def _find(snapshot: Snapshot, rule_id: str) -> RuleInfo:
     for rule in snapshot.rules:
         if rule.id == rule_id:
             return rule
-    raise UnknownRuleError(f"there is no rule {rule_id!r} in epoch {snapshot.epoch}", rule=rule_id)
+    names = near(rule_id, [rule.id for rule in snapshot.rules])
+    raise UnknownRuleError(
+        f"there is no rule with the id {shown(rule_id)} in epoch {snapshot.epoch}.{did_you_mean(names)}",
+        rule=rule_id,
+        near=names,
+    )

@@ -10,18 +10,20 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
-from engine.errors import UnknownTransactionError
+from engine.errors import UnknownTransactionError, shown
 from service.body import decode_json, media_type, off_loop, read_body
 from service.changes import facts_from_json, transaction_from_json
 from service.context import service_of
 from service.describe import WRITE_ERRORS, body_of, json_body, problems
-from service.formats import json_response
+from service.formats import answers_json, json_response
 from service.models import Pending, TransactionBody, TransactionResult, TransactionStatus
 from service.parameters import Write, only_known_parameters
-from service.problems import document
+from service.problems import NotAcceptableError, document
 from service.submission import status_url, submit
 
-router = APIRouter(tags=["transactions"], dependencies=[Depends(only_known_parameters)])
+router = APIRouter(
+    tags=["transactions"], dependencies=[Depends(only_known_parameters), Depends(answers_json)]
+)
 
 # The log's ids are those of a Redis stream.
 _ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
@@ -125,7 +127,7 @@ async def post_facts(request: Request, options: Write, mode: Mode = "zset") -> R
     summary="What became of a transaction",
     response_model=TransactionStatus,
     response_model_exclude_none=True,
-    responses=problems(UnknownTransactionError),
+    responses=problems(UnknownTransactionError, NotAcceptableError),
     operation_id="getTransaction",
 )
 async def get_transaction(
@@ -134,7 +136,7 @@ async def get_transaction(
     """`pending`, `committed` or `dry_run` with the result, or `refused` with the problem document."""
     client = service_of(request).client
     unknown = UnknownTransactionError(
-        f"there is no transaction {transaction_id!r}, or its outcome is no longer kept",
+        f"there is no transaction {shown(transaction_id)}, or its outcome is no longer kept",
         transaction=transaction_id,
     )
     if not _ID.fullmatch(transaction_id):

@@ -71,7 +71,55 @@ def test_rules_are_listed_and_removed_by_text_or_id(zedlog: Zedlog) -> None:
     left = {rule["rule"] for rule in json.loads(zedlog("rules", "list", "--format", "json").out)}
     assert not left & ids.keys() & {"c_p(x) :- c_q(x).", "c_r(x) :- c_q(x)."}
     unknown = zedlog("rules", "remove", "r000000000000")
-    assert (unknown.status, "there is no rule 'r000000000000'" in unknown.err) == (1, True)
+    assert (unknown.status, 'there is no rule with the id "r000000000000"' in unknown.err) == (1, True)
+
+
+def rule_ids(zedlog: Zedlog) -> dict[str, str]:
+    return {rule["rule"]: rule["id"] for rule in json.loads(zedlog("rules", "list", "--format", "json").out)}
+
+
+def test_rules_are_removed_by_the_beginning_of_their_id(zedlog: Zedlog) -> None:
+    texts = [f"m_p{i}(x) :- m_q(x)." for i in range(3)]
+    zedlog("rules", "add", *texts)
+    ids = rule_ids(zedlog)
+    first, second, third = (ids[text] for text in texts)
+    # One letter of an id is wrong.
+    mistyped = first[:-1] + ("0" if first[-1] != "0" else "1")
+    wrong = zedlog("rules", "remove", mistyped)
+    assert (wrong.status, f'Did you mean "{first}"' in wrong.err) == (1, True)
+    short = zedlog("rules", "remove", "r")
+    assert (short.status, "does not say which rule is meant" in short.err) == (1, True)
+    relation = zedlog("rules", "remove", "m_p1")
+    assert (relation.status, f"the rules that derive m_p1 are {second}" in relation.err) == (1, True)
+    assert rule_ids(zedlog) == ids
+    # Ids and texts may stand beside one another.
+    assert zedlog("rules", "remove", first[:8], second, "m_p2(other) :- m_q(other).").status == 0
+    assert not {first, second, third} & set(rule_ids(zedlog).values())
+
+
+def test_a_change_says_what_else_it_did(zedlog: Zedlog) -> None:
+    added = zedlog("facts", "add", 'n_e("a"). n_p(x) :- n_e(x).')
+    assert "the text also holds 1 rule, which was added, too" in added.err
+    assert "there before" not in added.err
+    tried = zedlog("facts", "add", 'n_e("a"). n_p(x) :- n_e(x). n_q(x) :- n_e(x).', "--dry-run")
+    assert "2 rules, which would be added, too" in tried.err
+    assert "this rule was there before; its weight would be 2" in tried.err
+    assert "the fact of n_e was there before; to add it again would raise its weight" in tried.err
+    again = zedlog("rules", "add", "n_p(y) :- n_e(y).", "n_r(x) :- n_e(x).", "n_e(1.5).")
+    assert again.status == 1
+    again = zedlog("rules", "add", "n_p(y) :- n_e(y).", "n_r(x) :- n_e(x).", 'n_e("b").')
+    assert "the text also holds 1 fact, which was added, too" in again.err
+    assert "its weight is now 2, so it goes only when it is removed 2 times: r" in again.err
+    assert ", n_p(x) :- n_e(x)." in again.err
+    assert "n_r" not in again.err
+    zedlog("facts", "add", 'n_e("a").')
+    retracted = zedlog("facts", "retract", 'n_e("a"). n_e("b").')
+    assert "1 of the 2 facts of n_e is still there: added more often than retracted" in retracted.err
+    removed = zedlog("rules", "remove", rule_ids(zedlog)["n_p(x) :- n_e(x)."])
+    assert (removed.status, "this rule stays, because it was added more often" in removed.err) == (0, True)
+    assert "its weight is now 1" in removed.err
+    last = zedlog("rules", "remove", "n_p(x) :- n_e(x).")
+    assert (last.status, last.err) == (0, "")
 
 
 def test_program_text_comes_from_files_and_standard_input(
@@ -105,7 +153,7 @@ def test_errors_show_line_and_caret(zedlog: Zedlog) -> None:
     assert caret.index("^^") == line.index(":-")
     assert wrong.out == ""
     near = zedlog("query", "f_quarry(x)")
-    assert (near.status, "there is no relation 'f_quarry'" in near.err) == (1, True)
+    assert (near.status, 'there is no relation "f_quarry"' in near.err) == (1, True)
 
 
 def test_load_detects_types_and_counts(zedlog: Zedlog, tmp_path: Path) -> None:
@@ -200,7 +248,7 @@ def test_a_change_says_how_it_is_to_be_evaluated_and_epochs_how_it_was(
     assert "bootstrap, resident" in zedlog("epochs", "--format", "table").out
     wrong = zedlog("rules", "add", "b_q(x) :- b_e(x, _).", "--placement", "cloud")
     assert wrong.status != 0
-    assert "'auto', 'resident' or 'spark'" in wrong.err
+    assert '"auto", "resident" or "spark"' in wrong.err
 
 
 def test_plan_needs_no_service(

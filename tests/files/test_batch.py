@@ -57,6 +57,21 @@ def test_facts_of_the_text_join_those_of_the_files(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "both.csv").read_text() == "1\n3\n5\n7\n"
 
 
+def test_integers_of_the_text_in_a_column_that_is_declared_float(tmp_path: Path) -> None:
+    text = """
+    .decl w(x: symbol, n: float) output
+    .decl half(n: float) output
+    w("a", 3). w("b", 2.5). w("a", 3.0).
+    half(n / 2.0) :- w("a", n).
+    """
+    run(text, tmp_path)
+    assert (tmp_path / "out" / "w.csv").read_text() == "a\t3\nb\t2.5\n"
+    assert (tmp_path / "out" / "half.csv").read_text() == "1.5\n"
+    for wrong in ('.decl w(x: symbol, n: float) w("a", 9007199254740993).', "u(1.5). u(2)."):
+        with pytest.raises(TypeMismatchError, match="line 1, column"):
+            Batch.of(wrong)
+
+
 def test_standard_output_has_souffles_frame(tmp_path: Path) -> None:
     (tmp_path / "edge.facts").write_text("a\tb\n")
     text = CLOSURE.replace(".output tc", ".output tc(IO=stdout)\n.printsize tc, edge")

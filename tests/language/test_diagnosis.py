@@ -90,7 +90,7 @@ SYNTAX = [
     ),
     (
         r'p("C:\data").',
-        "line 1, column 6: unknown escape '\\\\d'; known are \\\" \\' \\\\ \\a \\b \\f \\n \\r \\t \\v\n"
+        "line 1, column 6: unknown escape \\d; known are \\\" \\' \\\\ \\a \\b \\f \\n \\r \\t \\v\n"
         '  p("C:\\data").\n'
         "       ^^",
     ),

@@ -304,6 +304,10 @@ class FakeClient:
 
     async def wait_epoch(self, epoch: int, timeout: float) -> bool:
         self._reach()
+        if epoch > self.epoch + sum(t not in self.outcomes for t, _ in self.log):
+            raise EpochNotRetainedError(
+                f"there is no epoch {epoch}: the newest is {self.epoch}", newest=self.epoch
+            )
         if epoch > self.epoch:
             await asyncio.sleep(timeout)
         return epoch <= self.epoch

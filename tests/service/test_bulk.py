@@ -46,6 +46,15 @@ def test_waiting_answers_with_what_became_of_it(http: Http, database: FakeClient
     problem(http.post("/v1/imports", {**body, "weight": 2}, headers=key), 422, "idempotency_conflict")
 
 
+def test_a_dry_run_leaves_the_idempotency_key_of_its_import_free(http: Http) -> None:
+    key = {"idempotency-key": "k"}
+    body = {"path": "a.csv", "relation": "edge"}
+    tried = [http.post("/v1/imports", {**body, "dry_run": True}, headers=key).json()["job"] for _ in range(2)]
+    done = [http.post("/v1/imports", body, headers=key).json()["job"] for _ in range(2)]
+    assert (tried[0], done[0]) == (tried[1], done[1])
+    assert tried[0] != done[0]
+
+
 def test_events_end_with_the_job(http: Http, database: FakeClient) -> None:
     job = http.post("/v1/exports", {"relation": "edge", "path": "out.csv"}).json()
     database.jobs.change(job["job"], status="succeeded", result={"rows": 3})
@@ -89,7 +98,7 @@ def test_a_batch_directory_that_cannot_be_written(http: Http, tmp_path: Path) ->
 IMPORT = {"path": "a.csv", "relation": "edge"}
 EXPORT = {"path": "a.csv", "relation": "edge"}
 WRONG: list[tuple[str, str, Any, str, str]] = [
-    ("no path", "imports", {"relation": "edge"}, "invalid_request", "one of 'path', 'paths' and 'upload'"),
+    ("no path", "imports", {"relation": "edge"}, "invalid_request", 'one of "path", "paths" and "upload"'),
     ("two paths", "imports", {**IMPORT, "paths": ["b.csv"]}, "invalid_request", "one of"),
     ("no upload", "imports", {"upload": "../x", "relation": "e"}, "invalid_request", "is no upload"),
     ("unknown format", "imports", {**IMPORT, "format": "xml"}, "invalid_request", "must be one of csv"),
@@ -103,9 +112,9 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
     ),
     ("no relation", "imports", {"path": "a.csv"}, "invalid_request", "needs the relation"),
     ("no name", "imports", {"path": "a.csv", "relation": "a b"}, "invalid_request", "cannot name a relation"),
-    ("misspelt", "imports", {**IMPORT, "wieght": -1}, "invalid_request", "Did you mean 'weight'"),
+    ("misspelt", "imports", {**IMPORT, "wieght": -1}, "invalid_request", 'Did you mean "weight"'),
     ("weight 0", "imports", {**IMPORT, "weight": 0}, "invalid_weight", "changes nothing"),
-    ("types", "imports", {**IMPORT, "types": ["text"]}, "invalid_request", "'types' must be"),
+    ("types", "imports", {**IMPORT, "types": ["text"]}, "invalid_request", '"types" must be'),
     (
         "header of JSON",
         "imports",
@@ -123,8 +132,8 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
         "invalid_request",
         "each row its weight",
     ),
-    ("nothing", "exports", {"path": "a.csv"}, "invalid_request", "either 'relation' or 'query'"),
-    ("both", "exports", {**EXPORT, "query": "p(x)"}, "invalid_request", "either 'relation' or 'query'"),
+    ("nothing", "exports", {"path": "a.csv"}, "invalid_request", 'either "relation" or "query"'),
+    ("both", "exports", {**EXPORT, "query": "p(x)"}, "invalid_request", 'either "relation" or "query"'),
     ("weights of all", "exports", {**EXPORT, "weights": True}, "invalid_request", "only facts have weights"),
     ("export format", "exports", {**EXPORT, "format": "tsv"}, "invalid_request", "must be one of parquet"),
     ("epoch", "exports", {**EXPORT, "epoch": -1}, "invalid_request", "number of an epoch"),

@@ -208,6 +208,37 @@ def test_reading_one_s_own_writes(http: httpx.Client) -> None:
     assert http.get("/v1/relations/own/facts", params={"at_least": token}).json()["tuples"] == [[1]]
 
 
+def test_integers_in_a_column_that_is_declared_float(http: httpx.Client) -> None:
+    weighs = {"relation": "weighs", "tuples": [["a", 2], ["b", 2.5], ["c", 2.0]]}
+    body = {"declarations": ".decl weighs(x: symbol, w: float)", "facts": [weighs]}
+    assert http.post("/v1/transactions", json=body).json()["changes"]["weighs"]["inserted"] == 3
+    page = http.get("/v1/relations/weighs/facts?w=2")
+    assert page.json()["tuples"] == [["a", 2.0], ["c", 2.0]]
+    assert "2.0" in page.text
+    text = {"program": 'weighs("a", 2). weighs("d", 3).', "weight": 1}
+    assert http.post("/v1/rules", json=text).json()["changes"]["weighs"]["inserted"] == 1
+    assert http.get("/v1/relations/weighs/facts?x=a&domain=asserted").json()["weights"] == [2]
+    for wrong in (2**53 + 1, True, "2"):
+        one = {"relation": "weighs", "tuples": [["a", wrong]]}
+        problem(http.post("/v1/facts", json=one), 422, "type_mismatch")
+    assert problem(http.post("/v1/query", json={"query": "weighs(x, 2)"}), 422, "type_mismatch")["line"] == 1
+    assert len(http.post("/v1/query", json={"query": "weighs(x, 2.0)"}).json()["tuples"]) == 2
+
+
+def test_an_emptied_relation_that_a_rule_reads_stays_known(http: httpx.Client) -> None:
+    fact = {"relation": "left", "tuples": [["a"]]}
+    body = {"facts": [fact], "rules": [{"rule": "behind(x) :- left(x)."}]}
+    assert http.post("/v1/transactions", json=body).status_code == 200
+    assert http.post("/v1/facts", json={**fact, "weight": -1}).status_code == 200
+    for name in ("left", "behind"):
+        known = http.get(f"/v1/relations/{name}").json()
+        assert (known["columns"], known["counts"]["all"]) == ([{"name": "x", "type": None}], 0)
+        for bound in ("", "?x=a", "?domain=asserted"):
+            assert http.get(f"/v1/relations/{name}/facts{bound}").json()["tuples"] == []
+        for query in (f"{name}(x)", f'{name}("a")', f"{name}(x), x != 1", f"n = max x : {{ {name}(x) }}"):
+            assert http.post("/v1/query", json={"query": query}).json()["tuples"] == []
+
+
 def test_a_body_that_never_ends_is_cut_off(live: LiveSystem) -> None:
     sent = 0
 

@@ -138,7 +138,7 @@ class TestFormats:
     ("body", "status", "code", "message"),
     [
         ({"query": "tc(x, y), x <"}, 422, "syntax_error", "expected a term"),
-        ({"query": "tc(x, y), ct(y, z)"}, 404, "unknown_relation", "Did you mean 'tc'?"),
+        ({"query": "tc(x, y), ct(y, z)"}, 404, "unknown_relation", 'Did you mean "tc"?'),
         ({"query": "tc(x, y), tc(y)"}, 422, "arity_mismatch", "tc has 2 columns"),
         ({"query": "tc(x, y), x > 1"}, 422, "type_mismatch", "x is a symbol"),
         ({"query": "!tc(x, y)"}, 422, "unsafe_rule", "the variable x"),
@@ -153,7 +153,7 @@ class TestFormats:
         ({"query": CROSS, "timeout": True}, 400, "invalid_request", "timeout"),
         ({"query": CROSS, "timeout": 61}, 400, "invalid_parameter", "maximum of 60 s"),
         ({"query": "tc(x, y)", "timeout": 61}, 400, "invalid_parameter", "maximum of 60 s"),
-        ({"query": CROSS, "tiemout": 1}, 400, "invalid_request", "Did you mean 'timeout'?"),
+        ({"query": CROSS, "tiemout": 1}, 400, "invalid_request", 'Did you mean "timeout"?'),
     ],
 )
 def test_refusals(graph: Http, body: Any, status: int, code: str, message: str) -> None:

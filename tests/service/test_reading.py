@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from service.formats import ROW_TYPES
 from service.models import FactsPage, QueryPage, RelationAt, Relations
 from tests.service.conftest import Http, problem
 from tests.service.fake import FakeClient
@@ -50,7 +51,7 @@ class TestRelations:
         for url in ("/v1/relations/egde", "/v1/relations/egde/facts"):
             document = problem(graph.get(url), 404, "unknown_relation")
             assert document["near"] == ["edge"]
-            assert "Did you mean 'edge'?" in document["detail"]
+            assert 'Did you mean "edge"?' in document["detail"]
         assert problem(graph.get("/v1/relations/zzz"), 404, "unknown_relation")["near"] == []
 
 
@@ -117,7 +118,7 @@ class TestFacts:
 
     def test_own_parameters_come_once(self, graph: Http) -> None:
         document = problem(graph.get("/v1/relations/tc/facts?limit=1&limit=2"), 400, "invalid_parameter")
-        assert "'limit' comes twice" in document["detail"]
+        assert '"limit" comes twice' in document["detail"]
 
     def test_domains(self, graph: Http) -> None:
         graph.post("/v1/facts", {"relation": "tc", "tuples": [["a", "b"], ["z", "z"]], "weight": 2})
@@ -206,9 +207,18 @@ class TestEpochs:
 
     def test_at_least_waits_for_an_epoch(self, graph: Http, database: FakeClient) -> None:
         assert graph.get("/v1/relations/tc?at_least=1-5f2c09b1").json()["epoch"] == 1
+        database.engine_runs = False
+        graph.post("/v1/facts?wait=false", EDGE)
         response = graph.get("/v1/relations/tc?at_least=2-5f2c09b1")
         assert "epoch 2" in problem(response, 503, "engine_unavailable")["detail"]
         assert "retry-after" in response.headers
+
+    def test_at_least_does_not_wait_for_what_cannot_come(self, graph: Http, database: FakeClient) -> None:
+        for url in ("/v1/relations/tc", "/v1/relations/tc/facts", "/v1/rules", "/v1/circuit"):
+            document = problem(graph.get(f"{url}?at_least=2-5f2c09b1"), 404, "epoch_not_retained")
+            assert document["newest"] == 1
+        query = {"query": "tc(x, y)", "at_least": "999-5f2c09b1"}
+        problem(graph.post("/v1/query", query), 404, "epoch_not_retained")
 
     @pytest.mark.parametrize("token", ["x", "1", "1-00000000", "01-5f2c09b1", "-1-5f2c09b1"])
     def test_bad_tokens(self, graph: Http, token: str) -> None:
@@ -293,12 +303,12 @@ class TestQuery:
         [
             ({"query": "tc(x y)"}, 422, "syntax_error", ""),
             ({"query": "tc(x, y), edge(x y)"}, 422, "syntax_error", ""),
-            ({"query": "ct(x, y)"}, 404, "unknown_relation", "Did you mean 'tc'?"),
+            ({"query": "ct(x, y)"}, 404, "unknown_relation", 'Did you mean "tc"?'),
             ({"query": "tc(x)"}, 422, "arity_mismatch", "tc has 2 columns"),
             ({"query": "tc(x, 1)"}, 422, "type_mismatch", "column 2 (y) of tc is symbol, but 1 is number"),
             ({"query": "tc(x, y + 1)"}, 422, "unsafe_rule", "the variable y in a computed argument"),
             ({"query": 7}, 400, "invalid_request", "query must be a string"),
-            ({}, 400, "invalid_request", "lacks the field 'query'"),
+            ({}, 400, "invalid_request", 'lacks the field "query"'),
             (
                 {"query": "tc(x, y)", "limit": 0},
                 400,
@@ -309,7 +319,7 @@ class TestQuery:
             ({"query": "tc(x, y)", "limit": 5001}, 400, "invalid_parameter", "maximum of 5000"),
             ({"query": "tc(x, y)", "as_of": 1.0}, 400, "invalid_request", "as_of"),
             ({"query": "tc(x, y)", "as_of": 7}, 404, "epoch_not_retained", "7"),
-            ({"query": "tc(x, y)", "lmit": 1}, 400, "invalid_request", "Did you mean 'limit'?"),
+            ({"query": "tc(x, y)", "lmit": 1}, 400, "invalid_request", 'Did you mean "limit"?'),
             ({"query": "tc(x, y)", "cursor": "zz"}, 400, "invalid_cursor", "damaged"),
         ],
     )
@@ -366,6 +376,21 @@ class TestFormats:
         response = graph.get("/v1/relations/tc/facts", headers={"accept": accept})
         assert response.headers["content-type"].split(";")[0] == kind
 
-    def test_what_cannot_be_answered(self, graph: Http) -> None:
-        response = graph.get("/v1/relations/tc/facts", headers={"accept": "image/png"})
-        assert "text/csv" in problem(response, 406, "not_acceptable")["offered"]
+    @pytest.mark.parametrize(
+        "accept", ["image/png", "text/html, image/*", "*/*;q=0", "application/*;q=0, text/csv;q=0", "a;q=nan"]
+    )
+    def test_what_cannot_be_answered(self, graph: Http, accept: str) -> None:
+        response = graph.get("/v1/relations/tc/facts", headers={"accept": accept})
+        assert problem(response, 406, "not_acceptable")["offered"] == list(ROW_TYPES)
+
+    def test_no_call_answers_in_a_type_that_is_not_accepted(self, graph: Http, database: FakeClient) -> None:
+        described = graph.get("/openapi.json").json()["paths"]
+        calls = [(m, path) for path in described if path.startswith("/v1/") for m in described[path]]
+        assert len(calls) > 15
+        for method, path in calls:
+            url = path.format(relation="tc", rule_id="r1", transaction_id="1-0", job_id="j1", code="x")
+            response = graph.request(method.upper(), url, headers={"accept": "image/png"}, json=EDGE)
+            assert problem(response, 406, "not_acceptable")["offered"], (method, path)
+            assert "406" in described[path][method]["responses"], (method, path)
+        assert database.epoch == 1
+        assert graph.get("/healthz", headers={"accept": "image/png"}).status_code == 200

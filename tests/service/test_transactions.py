@@ -113,6 +113,30 @@ def test_an_unknown_transaction_is_a_404(graph: Http, bad: str) -> None:
     problem(graph.get(f"/v1/transactions/{bad}"), 404, "unknown_transaction")
 
 
+def test_a_dry_run_leaves_its_idempotency_key_free(http: Http, database: FakeClient) -> None:
+    key = {"Idempotency-Key": "try-then-do"}
+    for _ in range(2):
+        tried = http.post("/v1/facts?dry_run=true", EDGE, headers=key)
+        assert (tried.status_code, database.epoch) == (200, 0)
+        assert "idempotency-replayed" not in tried.headers
+    done = http.post("/v1/facts", EDGE, headers=key)
+    assert (done.status_code, database.epoch, "idempotency-replayed" in done.headers) == (200, 1, False)
+    assert http.post("/v1/facts", EDGE, headers=key).headers["idempotency-replayed"] == "true"
+    # Trying it again looks at the state that is there now, and is no conflict either.
+    assert http.post("/v1/facts?dry_run=true", EDGE, headers=key).json()["epoch"] == 2
+    assert database.epoch == 1
+
+
+def test_an_unknown_rule_names_its_neighbours(graph: Http) -> None:
+    rule = graph.get("/v1/rules").json()["rules"][0]["id"]
+    for document in (
+        problem(graph.get(f"/v1/rules/{rule[:-2]}zz"), 404, "unknown_rule"),
+        problem(graph.delete(f"/v1/rules/{rule[:-2]}zz"), 404, "unknown_rule"),
+    ):
+        assert document["near"] == [rule]
+        assert f'Did you mean "{rule}"?' in document["detail"]
+
+
 def test_an_idempotency_key_applies_once(http: Http, database: FakeClient) -> None:
     key = {"Idempotency-Key": "load-7"}
     first = http.post("/v1/facts", EDGE, headers=key)

@@ -12,6 +12,7 @@ import redis
 
 from engine.errors import (
     CorruptLogError,
+    EpochNotRetainedError,
     IdempotencyConflictError,
     InvalidRequestError,
     StorageUnavailableError,
@@ -115,6 +116,11 @@ def test_waiting_for_outcomes_and_epochs(server: EmbeddedServer, client: redis.R
             assert await reader.is_pending("x") is False
             assert await reader.wait_outcome(ids[0], 0.02) is None
             assert await reader.wait_epoch(1, 0.02) is False
+            # Three entries can make epochs 1 to 3 and no other.
+            assert await reader.wait_epoch(3, 0.02) is False
+            with pytest.raises(EpochNotRetainedError, match="no epoch 4: the newest is 0"):
+                await reader.wait_epoch(4, 60)
+            third = asyncio.ensure_future(reader.wait_epoch(3, 60))
             waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(reader.wait_outcome(i, 5)) for i in ids]
             waits += [
                 asyncio.ensure_future(reader.wait_outcome(ids[0], 5)),
@@ -131,6 +137,9 @@ def test_waiting_for_outcomes_and_epochs(server: EmbeddedServer, client: redis.R
             assert epoch is True
             assert not waits[2].done()
             assert (await reader.status()).lag == 1
+            # Two entries made one epoch, so the one that is left can make epoch 2.
+            with pytest.raises(EpochNotRetainedError, match="no epoch 3: the newest is 1"):
+                await third
             await asyncio.to_thread(
                 publisher.publish, None, [(ids[2], Outcome("refused", {"code": "x"}))], ids[2]
             )
