@@ -1,28 +1,37 @@
 """From a client's transactions to what an epoch applies: checked, encoded, summed up.
 
 In: transactions, in log order. Out: the program after them and one Z-set of facts for each relation. Always: a
-transaction is staged whole or not at all, against the weights that the ones staged before it leave.
+transaction is staged whole or not at all, against the weights that the ones staged before it leave. What a transaction
+adds to a tuple is the exact sum of all that it says of it, so the order of its parts means nothing (but in the mode
+`set`); a sum, or a weight after it, that leaves the range of weights refuses it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.batches import TypedFacts
 from engine.elastic import Strategy
-from engine.errors import ArityError, InvalidValueError, NegativeWeightError, TypeMismatchError
+from engine.errors import (
+    ArityError,
+    InvalidValueError,
+    NegativeWeightError,
+    TypeMismatchError,
+    WeightOverflowError,
+)
 from engine.language.operators import check_relation_name
 from engine.language.schema import Column, ColumnType, Schema
 from engine.placement import Codes, Placement
 from engine.program import Program
-from engine.resident.relation import PushOverflow, Relation
+from engine.resident.relation import Relation
 from engine.symbols import SymbolTable
-from engine.transaction import Mode, PlacementName, RuleChange, Transaction, Value
+from engine.transaction import MAX_WEIGHT, Mode, PlacementName, RuleChange, Transaction, Tuple, Value
 from engine.values import column_types, decode, encode_column
 
 _GROUND = np.zeros(1, np.int32)
@@ -74,10 +83,17 @@ class Request:
 
 
 class Staging:
-    """The epoch to be: `program` and `facts` grow with each `add`."""
+    """The epoch to be: `program` and `facts` grow with each `add`.
 
-    def __init__(self, program: Program, placement: Placement, symbols: SymbolTable) -> None:
+    heaviest: no fact has a larger weight before the epoch. While this and what is added are small, as they nearly
+    always are, no weight can leave its range, and what is only added needs no look at the weights that are there.
+    """
+
+    def __init__(
+        self, program: Program, placement: Placement, symbols: SymbolTable, heaviest: int = MAX_WEIGHT
+    ) -> None:
         self.program = program
+        self._heaviest = heaviest
         self.facts: dict[str, list[tuple[Codes, npt.NDArray[np.int64]]]] = {}
         self._before = program
         self._placement = placement
@@ -121,10 +137,14 @@ class Staging:
         if open_types:
             program = program.with_facts(held)
         self._check_arities(program)
-        sums = self._check_weights(request.mode, staged)
+        sums = self._check_weights(request.mode, staged, held)
         for relation, codes, weights in sums:
             self._stage(relation, codes, weights)
-        emptied = {r for r, _, weights in sums if (weights < 0).any() and not self._asserted_after(r)}
+        emptied = {
+            r
+            for r, codes, weights in sums
+            if (not len(codes) or (weights < 0).any()) and not self._asserted_after(r)
+        }
         if emptied:
             # What only its facts have fixed is open again, as if they had never been there.
             program = program.with_facts({r: s for r, s in held.items() if r not in emptied})
@@ -176,49 +196,97 @@ class Staging:
             return change.tuples.encode(self._symbols)
         codes = np.empty((len(change.tuples), len(types)), np.int64)
         for position, values in enumerate(zip(*change.tuples, strict=True)):
-            codes[:, position] = encode_column(values, types[position], self._symbols)
+            where = f"column {position + 1} of the facts of {change.relation}"
+            codes[:, position] = encode_column(values, types[position], self._symbols, where)
         return codes
 
     # ---- weights
 
     def _check_weights(
-        self, mode: Mode, staged: list[tuple[str, Codes, npt.NDArray[np.int64]]]
+        self,
+        mode: Mode,
+        staged: list[tuple[str, Codes, npt.NDArray[np.int64]]],
+        schemas: Mapping[str, Schema],
     ) -> list[tuple[str, Codes, npt.NDArray[np.int64]]]:
-        """The transaction's changes with weights checked, in set mode replaced by what they come to."""
+        """The transaction's changes with weights checked, in set mode replaced by what they come to.
+
+        schemas: of the relations that are changed, with the types that the transaction itself has fixed.
+        """
         if mode == "set":
             return self._as_sets(staged)
-        relations = {relation for relation, _, weights in staged if (weights < 0).any()}
-        for relation in relations:
-            tally = Relation(relation, next(c.shape[1] for r, c, _ in staged if r == relation))
-            for name, codes, weights in staged:
-                if name == relation:
-                    _push(tally, codes, weights)
-            rows = tally.all_rows()
-            change = tally.describe(rows)[0]
-            codes = tally.codes(rows)
-            now = self._weights(relation, codes)
-            wrong = np.flatnonzero((change < 0) & (now + np.minimum(change, 0) < 0))
-            if len(wrong):
-                raise self._negative(relation, codes[wrong[:_SHOWN]], now[wrong], change[wrong], len(wrong))
-        return staged
+        parts: dict[str, list[tuple[Codes, npt.NDArray[np.int64]]]] = {}
+        for relation, codes, weights in staged:
+            parts.setdefault(relation, []).append((codes, weights))
+        result: list[tuple[str, Codes, npt.NDArray[np.int64]]] = []
+        for relation, changes in parts.items():
+            largest = _largest(changes)
+            if self._heaviest + largest <= MAX_WEIGHT and not any((w < 0).any() for _, w in changes):
+                result += [(relation, codes, weights) for codes, weights in changes]
+            else:
+                result.append((relation, *self._checked(schemas[relation], changes)))
+            self._heaviest += largest
+        return result
 
-    def _negative(
-        self, relation: str, codes: Codes, now: Codes, change: Codes, number: int
-    ) -> NegativeWeightError:
-        schema = self.program.schemas.get(relation)
-        types = [column.type for column in schema.columns] if schema else [ColumnType.NUMBER] * codes.shape[1]
-        known = all(kind is not None for kind in types)
-        tuples = [list(t) for t in decode(codes, types, self._symbols)] if known else []
-        shown = ", ".join(f"{relation}({', '.join(map(_literal, t))})" for t in tuples) or relation
-        more = f" and {number - len(tuples)} more" if tuples and number > len(tuples) else ""
+    def _checked(
+        self, schema: Schema, changes: list[tuple[Codes, npt.NDArray[np.int64]]]
+    ) -> tuple[Codes, npt.NDArray[np.int64]]:
+        """The sum of a relation's changes, against the weights that are there.
+
+        Raises:
+            WeightOverflowError, NegativeWeightError: a sum, or a weight after it, leaves the range of weights.
+        """
+        codes, high, low = _net(schema.relation, changes)
+        fits = (high >= -(2**31)) & (high < 2**31) & ((high != -(2**31)) | (low != 0))
+        now = self._weights(schema.relation, codes)
+        if not fits.all():
+            wrong = np.flatnonzero(~fits)
+            total = (int(high[wrong[0]]) << 32) + int(low[wrong[0]])
+            raise WeightOverflowError(
+                f"what the transaction adds to the weight of {self._shown(schema, codes[wrong])} leaves 64 bits; "
+                f"for the first of them it comes to {total}",
+                **self._about(schema, codes[wrong], now[wrong]),
+            )
+        change = (high << 32) + low
+        too_large = np.flatnonzero((change > 0) & (now > MAX_WEIGHT - np.maximum(change, 0)))
+        if len(too_large):
+            codes = codes[too_large]
+            raise WeightOverflowError(
+                f"the transaction would take the weight of {self._shown(schema, codes)} out of 64 bits",
+                **self._about(schema, codes, now[too_large]),
+                changes=change[too_large][:_SHOWN].tolist(),
+            )
+        below = np.flatnonzero((change < 0) & (now + np.minimum(change, 0) < 0))
+        if len(below):
+            raise self._negative(schema, codes[below], now[below], change[below])
+        moved = np.flatnonzero(change)
+        return codes[moved], change[moved]
+
+    def _negative(self, schema: Schema, codes: Codes, now: Codes, change: Codes) -> NegativeWeightError:
         return NegativeWeightError(
-            f"the transaction would take the weight of {shown}{more} below zero",
-            relation=relation,
-            tuples=tuples,
-            weights=[int(w) for w in now[: len(tuples)]],
-            changes=[int(w) for w in change[: len(tuples)]],
-            number=number,
+            f"the transaction would take the weight of {self._shown(schema, codes)} below zero",
+            **self._about(schema, codes, now),
+            changes=change[:_SHOWN].tolist(),
         )
+
+    def _about(self, schema: Schema, codes: Codes, now: Codes) -> dict[str, Any]:
+        """What a program needs to know of tuples whose weights would be wrong: the first of them."""
+        return {
+            "relation": schema.relation,
+            "tuples": [list(t) for t in self._decoded(schema, codes)],
+            "weights": now[:_SHOWN].tolist(),
+            "number": len(codes),
+        }
+
+    def _shown(self, schema: Schema, codes: Codes) -> str:
+        shown = [
+            f"{schema.relation}({', '.join(map(_literal, values))})"
+            for values in self._decoded(schema, codes)
+        ]
+        more = f" and {len(codes) - _SHOWN} more" if len(codes) > _SHOWN else ""
+        return ", ".join(shown) + more
+
+    def _decoded(self, schema: Schema, codes: Codes) -> list[Tuple]:
+        return decode(codes[:_SHOWN], [column.type for column in schema.columns], self._symbols)
 
     def _as_sets(
         self, staged: list[tuple[str, Codes, npt.NDArray[np.int64]]]
@@ -257,14 +325,48 @@ class Staging:
 
     def fact_deltas(self) -> dict[str, tuple[Codes, npt.NDArray[np.int64]]]:
         """All staged facts as one Z-set for each relation."""
-        return {relation: _joined(parts) for relation, parts in self.facts.items()}
+        joined = {relation: _joined(relation, parts) for relation, parts in self.facts.items()}
+        return {relation: change for relation, change in joined.items() if len(change[0])}
 
 
-def _joined(parts: list[tuple[Codes, npt.NDArray[np.int64]]]) -> tuple[Codes, npt.NDArray[np.int64]]:
+def _joined(
+    relation: str, parts: list[tuple[Codes, npt.NDArray[np.int64]]]
+) -> tuple[Codes, npt.NDArray[np.int64]]:
+    """The changes of transactions that were checked one after the other, as one Z-set."""
     if len(parts) == 1:
         return parts[0]
+    if _largest(parts) > MAX_WEIGHT:
+        # A placement may add up in any order, so the sums must be made here. Each is a difference of two weights.
+        codes, high, low = _net(relation, parts)
+        return codes, (high << 32) + low
     weights = [np.broadcast_to(weights, len(codes)) for codes, weights in parts]
     return np.concatenate([codes for codes, _ in parts]), np.concatenate(weights)
+
+
+def _largest(parts: list[tuple[Codes, npt.NDArray[np.int64]]]) -> int:
+    """No sum of the changes of a tuple is larger than this, nor one of some of them."""
+    return sum(
+        len(codes) * max(abs(int(weights.min())), int(weights.max()))
+        for codes, weights in parts
+        if len(codes)
+    )
+
+
+def _net(
+    relation: str, parts: list[tuple[Codes, npt.NDArray[np.int64]]]
+) -> tuple[Codes, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The distinct tuples of some changes, and the exact sum of each one's weights as high * 2^32 + low, where low has
+    32 bits: so sums of fewer than 2^31 weights are exact, also those that leave 64 bits."""
+    tally = Relation(relation, parts[0][0].shape[1])
+    once = np.ones(1, np.int64)
+    pushed = [tally.push(codes, _GROUND, once) for codes, _ in parts]
+    rows = tally.all_rows()
+    high, low = np.zeros((2, int(rows[-1]) + 1 if len(rows) else 0), np.int64)
+    for places, (_, weights) in zip(pushed, parts, strict=True):
+        np.add.at(high, places, weights >> 32)
+        np.add.at(low, places, weights & 0xFFFFFFFF)
+    high, low = high[rows], low[rows]
+    return tally.codes(rows), high + (low >> 32), low & 0xFFFFFFFF
 
 
 def _runs(flags: npt.NDArray[np.bool_]) -> Iterable[slice]:
@@ -274,10 +376,8 @@ def _runs(flags: npt.NDArray[np.bool_]) -> Iterable[slice]:
 
 
 def _push(tally: Relation, codes: Codes, weights: npt.NDArray[np.int64]) -> None:
-    try:
-        tally.push(codes, _GROUND, weights)
-    except PushOverflow as stop:
-        raise stop.error from None
+    """Add to a tally what was checked: its sums are differences of weights, which fit."""
+    tally.push(codes, _GROUND, weights)
 
 
 def _tallied(tally: Relation, codes: Codes) -> npt.NDArray[np.int64]:
