@@ -213,6 +213,7 @@ class Staging:
         schemas: of the relations that are changed, with the types that the transaction itself has fixed.
         """
         if mode == "set":
+            self._heaviest = max(self._heaviest, 1)
             return self._as_sets(staged)
         parts: dict[str, list[tuple[Codes, npt.NDArray[np.int64]]]] = {}
         for relation, codes, weights in staged:
