@@ -253,6 +253,7 @@ class Staging:
         for typed, deltas in staged.items():
             if mode == "set":
                 deltas = self._as_sets(typed, deltas)
+                self._heaviest = max(self._heaviest, 1)
             else:
                 largest = _largest(deltas)
                 if self._heaviest + largest > MAX_WEIGHT or any((w < 0).any() for _, w in deltas):

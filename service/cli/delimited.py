@@ -33,6 +33,7 @@ from engine.transaction import Value
 # written.
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?\Z")
+_PATTERNS = {ColumnType.NUMBER: _NUMBER, ColumnType.FLOAT: _FLOAT}
 _BOOLS = {"true": True, "false": False}
 _NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|"}
 _CHUNK = 1 << 20
@@ -226,12 +227,15 @@ def _narrow(found: Survey, values: Sequence[str], line: int, layout: Layout) -> 
     for position, (types, value) in enumerate(zip(found._possible, values, strict=True)):
         if len(types) == 1:
             continue
+        misfits = found._misfits[position]
         for kind in tuple(types):
+            if kind in misfits and _PATTERNS[kind].match(value):
+                continue
             try:
                 if convert(value, kind) is None:
                     types.remove(kind)
             except MisfitError as error:
-                found._misfits[position].setdefault(kind, f"{_place(line, position, layout)}: {error}")
+                misfits.setdefault(kind, f"{_place(line, position, layout)}: {error}")
 
 
 def _narrowest(types: set[ColumnType]) -> ColumnType:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine import Reasoner
 from engine.batches import encode_arrow
 from engine.bulk.exporting import Exported, arrow_of, check_target, write
 from engine.bulk.faults import explained, is_sparks
@@ -148,11 +149,15 @@ def test_odd_values_come_back_with_their_types_into_a_new_relation(bring: Import
     assert set(bring.weighted("r")) == set(rows)
     assert [c.type for c in bring.reasoner.relations()["r"].columns] == [c.type for c in COLUMNS]
     assert {type(v) for row in bring.weighted("r") for v in row} == {str, int, float, bool}
-    # Texts alone, which nothing but what was written with them tells from numbers.
-    for name, texts in (("ones", ["1", "2"]), ("bools", ["true", "false"]), ("empty", [""])):
-        exported(bring, [(text,) for text in texts], COLUMNS[:1], path=f"{name}.{format}")
-        bring(path=f"{name}.{format}", relation=name, **header)
-        assert bring.weighted(name) == {(text,): 1 for text in texts}
+    if header:
+        # Texts alone, which nothing but the header tells from numbers and bools; and a line with nothing in it.
+        texts = [("1", "true"), ("2", "false")]
+        exported(bring, texts, [COLUMNS[0], COLUMNS[4]], path=f"texts.{format}")
+        bring(path=f"texts.{format}", relation="texts", **header)
+        assert set(bring.weighted("texts")) == set(texts)
+        exported(bring, [("",)], COLUMNS[:1], path=f"empty.{format}")
+        bring(path=f"empty.{format}", relation="empty", **header)
+        assert bring.weighted("empty") == {("",): 1}
 
 
 def test_a_header_of_names_alone_is_for_others(bring: Import) -> None:
@@ -162,6 +167,19 @@ def test_a_header_of_names_alone_is_for_others(bring: Import) -> None:
     assert bring.weighted("r") == {(1, 2): 1}
     with pytest.raises(InvalidRequestError, match="no effect"):
         ExportRequest.parse({"relation": "r", "path": "r.parquet", "types": False})
+
+
+def test_what_a_range_says_of_a_literal_is_derived_and_left_out(bring: Import) -> None:
+    reasoner = Reasoner()
+    reasoner.apply(
+        facts={"t": [((s, "<p>", o), 1) for s, o in (("<a>", '"1"'), ("<a>", "<b>"))]},
+        rules=[('t(o, "<type>", "<C>") :- t(_, "<p>", o).', 1)],
+    )
+    derived = [("<b>", "<type>", "<C>"), ('"1"', "<type>", "<C>")]
+    assert set(reasoner.facts("t", "derived")) == set(derived)
+    columns = [Column(name, ColumnType.SYMBOL) for name in "spo"]
+    assert exported(bring, reasoner.facts("t"), columns, path="t.nt", left_out=1).rows == 3
+    assert '"1" <type>' not in (bring.folder / "t.nt").read_text()
 
 
 def test_generalised_triples_are_left_out_and_counted(bring: Import) -> None:
