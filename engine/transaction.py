@@ -220,7 +220,7 @@ def _fact_change(entry: Mapping[str, Any], position: int) -> FactChange:
         for value in row:
             if type(value) not in _VALUE_TYPES:
                 raise InvalidValueError(
-                    f"{where}.tuples[{i}]: {shown(value)} is no symbol, number, float or bool",
+                    f"{where}.tuples[{i}]: {shown(value)} is not a symbol, number, float or bool",
                     relation=relation,
                 )
             if type(value) is int and not -(2**63) <= value < 2**63:

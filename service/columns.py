@@ -49,7 +49,8 @@ def _position(schema: Schema, name: str) -> int:
     if position is None:
         columns = [c.name for c in schema.columns]
         raise UnknownColumnError(
-            f"{schema.relation} has no column {shown(name)}; it is {schema}.{did_you_mean(near(name, columns))}",
+            f"{schema.relation} has no column {shown(name)}; the relation is {schema}."
+            f"{did_you_mean(near(name, columns))}",
             relation=schema.relation,
             column=name,
             columns=columns,
@@ -83,7 +84,7 @@ def parse_value(text: str, column: Column, relation: str) -> Value:
         case _:
             return text
     raise InvalidValueError(
-        f"column {column.name} of {relation} is {column.type.value}: {shown(text)} is not {expected}",
+        f"column {column.name} of {relation} holds {column.type.value}s, and {shown(text)} is not {expected}",
         relation=relation,
         column=column.name,
         expected=column.type.value,

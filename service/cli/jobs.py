@@ -96,7 +96,7 @@ def follow(client: ServiceClient, job: Json) -> Json:
                 note(f"[yellow]the job {job['job']} goes on; 'zedlog jobs wait {job['job']}' waits for it[/]")
                 raise
             cancelled = True
-            note("[yellow]cancelling; Ctrl-C once more leaves it to itself[/]")
+            note("[yellow]cancelling the job; Ctrl-C once more stops waiting for that[/]")
             try:
                 client.delete(job["status_url"])
             except Refused as refusal:

@@ -44,8 +44,8 @@ MALFORMED: list[tuple[str, Any, int, str, str]] = [
     ("number 2**63", facts(2**63), 400, "invalid_value", f"{2**63} does not fit into 64 bits"),
     ("number 2**64", facts(2**64), 400, "invalid_value", f"{2**64} does not fit into 64 bits"),
     ("number -2**63-1", facts(-(2**63) - 1), 400, "invalid_value", f"{-(2**63) - 1} does not fit"),
-    ("null", facts(None), 400, "invalid_value", "null is no symbol"),
-    ("nested list", facts(["a"]), 400, "invalid_value", '["a"] is no symbol'),
+    ("null", facts(None), 400, "invalid_value", "null is not a symbol"),
+    ("nested list", facts(["a"]), 400, "invalid_value", '["a"] is not a symbol'),
     (
         "tuple is no list",
         {"facts": [{"relation": "e", "tuples": ["ab"]}]},
