@@ -20,7 +20,7 @@ PAGE = 10_000
 
 def query(
     goal: Annotated[
-        str, typer.Argument(help="One atom: constants bind, variables are the columns of the answer.")
+        str, typer.Argument(help="An atom or a conjunction; its variables are the columns of the answer.")
     ],
     limit: Annotated[int | None, typer.Option(min=1, help="At most this many rows. Default: all.")] = None,
     format: OutputFormat = None,
