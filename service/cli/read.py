@@ -26,7 +26,7 @@ def query(
     format: OutputFormat = None,
     url: options.Url = options.URL,
 ) -> None:
-    """Ask for the tuples of a relation.
+    """Answer a query: an atom, or a conjunction with negation, conditions and aggregates.
 
     Examples:
 
