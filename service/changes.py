@@ -34,7 +34,7 @@ def check_object(
         InvalidRequestError: otherwise.
     """
     if not isinstance(value, dict):
-        raise InvalidRequestError(f"{where} must be a JSON object with {_listed(known)}")
+        raise InvalidRequestError(f"{where} must be a JSON object; it may have the fields {_listed(known)}")
     for name in value:
         if name not in known:
             raise InvalidRequestError(
@@ -53,7 +53,9 @@ def check_entries(
 ) -> list[Mapping[str, Any]]:
     """`value`, which is a list of such objects."""
     if not isinstance(value, list):
-        raise InvalidRequestError(f"{where} must be a list of objects with {_listed(known)}")
+        raise InvalidRequestError(
+            f"{where} must be a list of objects, which may have the fields {_listed(known)}"
+        )
     return [check_object(entry, f"{where}[{i}]", known, required) for i, entry in enumerate(value)]
 
 

@@ -167,7 +167,7 @@ def _folds(normals: Iterable[Normal], core: Mapping[str, CoreRule]) -> dict[str,
         other = is_whole and together.setdefault(name, rule.id) != rule.id
         if plain or other or (target is not None and (target.sources or is_whole or not _feeds(rule))):
             raise UnsupportedFeatureError(
-                f"{name} is aggregated by one of its rules, so every rule of it must aggregate the same columns",
+                f"one rule of {name} aggregates in its head, so every rule of {name} must aggregate the same columns",
                 text=rule.origin.text,
                 span=rule.origin.head.span,
             )
@@ -198,7 +198,7 @@ def _declare(
         if name in fixpoints and name not in summed:
             raise DeclarationError(
                 f"{name} is declared {FIXPOINT}, which is for a count, sum or mean in the head of its rules; "
-                "min and max need none, also where they are recursive",
+                "min and max do not need it, not even in recursion",
                 text=rule.origin.text,
                 span=rule.origin.head.span,
                 relation=name,

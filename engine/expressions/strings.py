@@ -94,7 +94,7 @@ def _refuse_distinct(reasons: dict[int, str], place: Places) -> None:
 def _number(text: str) -> int:
     found = _NUMBER.fullmatch(text)
     if found is None:
-        raise ValueError("has no value, because the text is no number")
+        raise ValueError("has no value, because the text is not a number")
     value = int(found[1] + found[2]) if len(found[2]) <= _MOST_DIGITS else MAX_NUMBER + 1
     if not MIN_NUMBER <= value <= MAX_NUMBER:
         raise ValueError("has no value, because the number does not fit into 64 bits")
@@ -103,7 +103,7 @@ def _number(text: str) -> int:
 
 def _float(text: str) -> float:
     if _FLOAT.fullmatch(text) is None:
-        raise ValueError("has no value, because the text is no float")
+        raise ValueError("has no value, because the text is not a float")
     value = float(text)
     if math.isinf(value):
         raise ValueError("has no value, because the float does not fit into 64 bits")

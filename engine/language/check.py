@@ -59,7 +59,7 @@ def check_safety(rule: Rule) -> None:
         _check_literal(literal, bound, outer, rule)
     for term in rule.head.terms:
         if isinstance(term, Wildcard):
-            message = "'_' cannot stand in the head of a rule: it gives no value to derive"
+            message = "'_' cannot be used in the head of a rule: it has no value"
             raise _unsafe(rule, message, term)
         _check_aggregates(term, bound, outer, rule)
         _check_term(term, bound, "in the head", rule)
@@ -123,12 +123,12 @@ def _check_literal(literal: Literal, bound: set[str], outer: set[str], rule: Rul
 def _check_term(term: Term, bound: set[str], where: str, rule: Rule) -> None:
     for variable in _variables(term):
         if variable.name not in bound:
-            message = f"the variable {variable.name} {where} is bound by no positive atom of the body"
+            message = f"the variable {variable.name} {where} is not bound by any positive atom of the body"
             raise _unsafe(rule, message, variable)
     if not isinstance(term, Wildcard):
         for inner in _own(term):
             if isinstance(inner, Wildcard):
-                raise _unsafe(rule, "'_' cannot stand in a computation: it has no value", inner)
+                raise _unsafe(rule, "'_' cannot be used in a computation: it has no value", inner)
 
 
 def _check_aggregates(term: Term, bound: set[str], outer: set[str], rule: Rule) -> None:

@@ -115,7 +115,8 @@ def check_relation_name(name: str) -> None:
         )
     if not is_relation_name(name):
         raise InvalidRequestError(
-            f"{shown(name)} cannot name a relation: a name is letters (A to Z), digits and '_', not first a digit"
+            f"{shown(name)} cannot name a relation: a name consists of letters (A to Z), digits and '_', "
+            "and does not begin with a digit"
         )
 
 

@@ -154,7 +154,7 @@ class TypeGraph:
         names, term = self._names[atom.relation], atom.terms[position]
         expected = self._known(self._first[atom.relation] + position)
         return TypeMismatchError(
-            f"{names.describe(position)} is {expected.value}, but {_show(term)} is a {got.value}",
+            f"{names.describe(position)} holds {expected.value}s, but {_show(term)} is a {got.value}",
             text=rule.text,
             span=term.span,
             relation=atom.relation,

@@ -179,7 +179,8 @@ class Relation:
         while (done := kernels.push(self.arrays, codes, heights, weights, out, done)) < len(codes):
             if done < 0:
                 error = WeightOverflowError(
-                    f"a weight or a number of derivations in {self.name} leaves 64 bits", relation=self.name
+                    f"a weight or a number of derivations in {self.name} does not fit into 64 bits",
+                    relation=self.name,
                 )
                 raise PushOverflow(error, out[: -1 - done])
             self._grow()

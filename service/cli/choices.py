@@ -93,10 +93,14 @@ def engine_options(
         try:
             size = int(TypeAdapter(ByteSize).validate_python(memory_budget))
         except ValidationError:
-            raise typer.BadParameter(f"{shown(memory_budget)} is no size; write 500MiB or 4GiB") from None
+            raise typer.BadParameter(
+                f"{shown(memory_budget)} is not a size; write it like 500MiB or 4GiB"
+            ) from None
         options += ["--memory-budget", str(size)]
     if placement not in PLACEMENTS:
-        raise typer.BadParameter(f"{shown(placement)} is no placement; choose one of {', '.join(PLACEMENTS)}")
+        raise typer.BadParameter(
+            f"{shown(placement)} is not a placement; choose one of {', '.join(PLACEMENTS)}"
+        )
     try:
         Policy(switch=parse_switch(switch))
         SparkOptions(spark_master or SparkOptions().master)

@@ -55,7 +55,7 @@ def test_an_option_reaches_the_engine(given: dict[str, Any], options: tuple[str,
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"memory_budget": "much"}, '"much" is no size'),
+        ({"memory_budget": "much"}, '"much" is not a size'),
         ({"placement": "cloud"}, "choose one of auto, resident, spark"),
         ({"switch": "often"}, 'not "often"'),
         ({"switch": "-0.1"}, "0 or more"),

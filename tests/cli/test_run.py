@@ -88,7 +88,8 @@ def test_program_and_facts_from_standard_input_as_a_process(folder: Path) -> Non
         (
             CLOSURE + "tc(x, y) :- edge(x, z).\n",
             None,
-            "error: program.dl, line 7, column 7: the variable y in the head is bound by no positive atom of the body\n"
+            "error: program.dl, line 7, column 7: the variable y in the head is not bound by any positive "
+            "atom of the body\n"
             "  tc(x, y) :- edge(x, z).\n        ^\n",
         ),
         (CLOSURE + "tc(x y).\n", None, "error: program.dl, line 7, column 6: "),

@@ -46,7 +46,7 @@ def test_everything_of_the_first_row_without_a_value() -> None:
         ("x % (x - x)", f"{INT_MAX} % 0 divides by zero (in x % (x - x), where x = {INT_MAX})"),
         (
             'to_number(cat("x", to_string(x)))',
-            f'to_number("x{INT_MAX}") has no value, because the text is no number '
+            f'to_number("x{INT_MAX}") has no value, because the text is not a number '
             f'(in to_number(cat("x", to_string(x))), where x = {INT_MAX})',
         ),
     ],

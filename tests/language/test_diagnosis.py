@@ -172,7 +172,7 @@ SYNTAX = [
     ),
     (
         'p("a").\r\np("\ud800").',
-        "line 2, column 4: the character U+D800 is half of a surrogate pair and no text\n"
+        "line 2, column 4: the character U+D800 is half of a surrogate pair, which is not text\n"
         '  p("\ufffd").\n     ^',
     ),
     (
@@ -321,7 +321,7 @@ def test_the_other_entries() -> None:
     with pytest.raises(ProgramSyntaxError) as raised:
         parse_rules("p(x) :- q(x).\nr(x) :- q(x).")
     assert str(raised.value) == (
-        "line 2, column 1: one rule is expected, but a second clause starts here; send each rule by itself\n"
+        "line 2, column 1: one rule was expected, but a second clause starts here; send each rule separately\n"
         "  r(x) :- q(x).\n"
         "  ^^^^^^^^^^^^^"
     )

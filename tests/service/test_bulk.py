@@ -98,11 +98,17 @@ def test_a_batch_directory_that_cannot_be_written(http: Http, tmp_path: Path) ->
 IMPORT = {"path": "a.csv", "relation": "edge"}
 EXPORT = {"path": "a.csv", "relation": "edge"}
 WRONG: list[tuple[str, str, Any, str, str]] = [
-    ("no path", "imports", {"relation": "edge"}, "invalid_request", 'one of "path", "paths" and "upload"'),
+    (
+        "no path",
+        "imports",
+        {"relation": "edge"},
+        "invalid_request",
+        'exactly one of "path", "paths" and "upload"',
+    ),
     ("two paths", "imports", {**IMPORT, "paths": ["b.csv"]}, "invalid_request", "one of"),
-    ("no upload", "imports", {"upload": "../x", "relation": "e"}, "invalid_request", "is no upload"),
+    ("no upload", "imports", {"upload": "../x", "relation": "e"}, "invalid_request", "is not an upload"),
     ("unknown format", "imports", {**IMPORT, "format": "xml"}, "invalid_request", "must be one of csv"),
-    ("no format", "imports", {"path": "a.x", "relation": "e"}, "invalid_request", "tells no format"),
+    ("no format", "imports", {"path": "a.x", "relation": "e"}, "invalid_request", "does not tell the format"),
     (
         "no format out",
         "exports",
@@ -110,7 +116,7 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
         "invalid_request",
         "parquet, csv, jsonl, ntriples",
     ),
-    ("no relation", "imports", {"path": "a.csv"}, "invalid_request", "needs the relation"),
+    ("no relation", "imports", {"path": "a.csv"}, "invalid_request", "the relation that the rows go into"),
     ("no name", "imports", {"path": "a.csv", "relation": "a b"}, "invalid_request", "cannot name a relation"),
     ("misspelt", "imports", {**IMPORT, "wieght": -1}, "invalid_request", 'Did you mean "weight"'),
     ("weight 0", "imports", {**IMPORT, "weight": 0}, "invalid_weight", "changes nothing"),
@@ -130,11 +136,17 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
         "imports",
         {**IMPORT, "weight": 2, "weight_column": 3},
         "invalid_request",
-        "each row its weight",
+        "each row its own weight",
     ),
-    ("nothing", "exports", {"path": "a.csv"}, "invalid_request", 'either "relation" or "query"'),
-    ("both", "exports", {**EXPORT, "query": "p(x)"}, "invalid_request", 'either "relation" or "query"'),
-    ("weights of all", "exports", {**EXPORT, "weights": True}, "invalid_request", "only facts have weights"),
+    ("nothing", "exports", {"path": "a.csv"}, "invalid_request", 'exactly one of "relation" and "query"'),
+    (
+        "both",
+        "exports",
+        {**EXPORT, "query": "p(x)"},
+        "invalid_request",
+        'exactly one of "relation" and "query"',
+    ),
+    ("weights of all", "exports", {**EXPORT, "weights": True}, "invalid_request", "only facts have them"),
     ("export format", "exports", {**EXPORT, "format": "facts"}, "invalid_request", "must be one of parquet"),
     (
         "types of Parquet",
