@@ -17,8 +17,8 @@ condition has no aggregate in it.
     ... that needs values from around       a < x in B          -> r@1?(x) :- (the atoms around); B. and r@1?(x), and
                                                                    r@1?0(x, 0) :- r@1?(x), a contribution of 0
 
-A contribution to a fold is a distinct binding of the variables: those relations hold the bindings, so that equal
-values from different bindings all count. An empty group counts and sums to 0, as in Souffle: such a rule has a second
+A contribution to a fold is a distinct binding of all variables of the body, where each `_` of a positive atom is a
+variable of its own: those relations hold the bindings, so that equal values from different bindings all count. An empty group counts and sums to 0, as in Souffle: such a rule has a second
 variant for the groups that are not there. A variable that an aggregate's body does not bind itself gets its values
 from the atoms around the aggregate.
 """
@@ -181,6 +181,9 @@ class _Normaliser:
 
     def normal(self) -> Normal:
         rule = self._rule
+        if any(isinstance(t, HeadAggregate) and t.function not in IN_PLACE for t in rule.head.terms):
+            # Every match of the body is a contribution.
+            rule = self._rule = replace(rule, body=tuple(map(self._named, rule.body)))
         around: Around = (_without_aggregates(rule.body),)
         body = self._body(rule.body, _names_outside((rule.head, *rule.body)), around)
         for id_, head in self._heads(body, around):
@@ -415,7 +418,7 @@ class _Normaliser:
         return domain
 
     def _named(self, literal: Literal) -> Literal:
-        """A positive atom of an aggregate's body with a variable for each `_`: every match is a contribution."""
+        """A positive atom of an aggregated body with a variable for each `_`: every match is a contribution."""
         if not isinstance(literal, Atom):
             return literal
         terms = (self._variable(None) if isinstance(term, Wildcard) else term for term in literal.terms)

@@ -95,13 +95,31 @@ def test_a_head_aggregate_has_no_empty_group() -> None:
 
 
 def test_equal_values_of_different_bindings_all_count() -> None:
-    rules = ["total(w, sum(a)) :- pay(w, d, a), d > 0.", "distinct(w, sum(a)) :- pay(w, _, a)."]
+    """A `_` is a variable like any other, as in Souffle: two days with the same amount are two contributions."""
+    rules = [
+        "named(w, sum(a)) :- pay(w, d, a), d > 0.",
+        "unnamed(w, sum(a)) :- pay(w, _, a).",
+        "body(w, s) :- pay(w, _, _), s = sum a : { pay(w, _, a) }.",
+        "amount(w, a) :- pay(w, _, a).",
+        "distinct(w, sum(a)) :- amount(w, a).",
+        "all(sum(a), count(a), mean(a)) :- pay(_, _, a).",
+    ]
     reasoner = reasoner_with(rules, pay=[("ann", 1, 10), ("ann", 2, 10), ("ann", 3, 5)])
-    assert reasoner.facts("total") == [("ann", 25)]
-    # `_` is no named variable: two days with the same amount are one binding.
+    for relation in ("named", "unnamed", "body"):
+        assert reasoner.facts(relation) == [("ann", 25)], relation
     assert reasoner.facts("distinct") == [("ann", 15)]
+    assert reasoner.facts("all") == [(25, 3, 25 / 3)]
     reasoner.apply(facts={"pay": [(("ann", 1, 10), -1)]})
-    assert (reasoner.facts("total"), reasoner.facts("distinct")) == ([("ann", 15)], [("ann", 15)])
+    for relation in ("named", "unnamed", "body", "distinct"):
+        assert reasoner.facts(relation) == [("ann", 15)], relation
+    assert reasoner.facts("all") == [(15, 2, 7.5)]
+    assert_same_state(reasoner, reasoner_with(rules, pay=[("ann", 3, 5), ("ann", 2, 10)]))
+
+
+def test_wildcards_of_negated_atoms_and_of_min_contribute_nothing() -> None:
+    rules = ["n(count(x)) :- e(x, _), !b(x, _).", "m(min(x)) :- e(x, _)."]
+    reasoner = reasoner_with(rules, e=[(1, 2), (1, 3), (2, 3)], b=[(2, 5), (2, 6)])
+    assert (reasoner.facts("n"), reasoner.facts("m")) == ([(2,)], [(1,)])
 
 
 def test_several_rules_feed_one_head() -> None:

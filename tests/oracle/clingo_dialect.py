@@ -141,15 +141,15 @@ class _Translation:
         groups, lines, elements = f"g_{self.predicate(relation)}", [], []
         keys = [f"K{i}" for i in range(len(rules[0].head.terms) - 1)]
         for number, rule in enumerate(rules):
-            # Here a `_` is no variable: it does not tell two contributions apart.
-            body = self.body(rule.body)
+            literals = named_wildcards(rule.body)
+            body = self.body(literals)
             others = [t for i, t in enumerate(rule.head.terms) if i != place]
             key_terms = [self.term(t, body) for t in others]
             lines.append(f"{groups}({','.join(key_terms)}) :- {', '.join(body)}.")
             folded = rule.head.terms[place]
             assert isinstance(folded, HeadAggregate)
             value = self.term(folded.argument, body)
-            binding = [_variable(name) for name in sorted(names_outside(rule.body))]
+            binding = [_variable(name) for name in sorted(names_outside(literals))]
             body += [f"{key}={t}" for key, t in zip(keys, key_terms, strict=True)]
             elements.append(
                 f"{','.join([*_lead(term.function, value), str(number), *binding])} : {','.join(body)}"

@@ -8,8 +8,8 @@ A stratum is iterated from its facts: each round applies every rule to what the 
 changes; in a stratum with a recursive `min` or `max` that is the language's definition, else it is the least model.
 Where a relation is declared `fixpoint`, a count, sum or mean in its heads may be recursive too: it keeps the value of
 the round before while the new one is within the tolerance, and must be at rest after `max_height` rounds.
-An aggregate in a body ranges over the distinct bindings of its variables, where each `_` of a positive atom is a
-variable too; a head aggregate over the distinct bindings of each rule's named variables. An empty count or sum is 0;
+An aggregate ranges over the distinct bindings of the variables of its body, in a head of those of the rule's body,
+where each `_` of a positive atom is a variable too. An empty count or sum is 0;
 an empty min, max or mean has no value, so that its literal does not hold. Nothing here is incremental or indexed.
 """
 
@@ -200,11 +200,12 @@ class _Evaluation:
         return folded
 
     def head_rows(self, rule: Rule) -> Iterator[Row]:
-        """The head of each distinct binding of the rule's named variables; an aggregate stands as its argument."""
-        scope = names_outside((rule.head, *rule.body))
-        named = sorted(names_outside(rule.body))
+        """The head of each distinct binding of the body's variables; an aggregate stands as its argument."""
+        body = named_wildcards(rule.body)
+        scope = names_outside((rule.head, *body))
+        named = sorted(names_outside(body))
         terms = [t.argument if isinstance(t, HeadAggregate) else t for t in rule.head.terms]
-        distinct = {tuple(b[name] for name in named): b for b in self.solutions(rule.body, {}, scope)}
+        distinct = {tuple(b[name] for name in named): b for b in self.solutions(body, {}, scope)}
         for binding in distinct.values():
             yield tuple(self.value(term, binding, scope) for term in terms)
 
@@ -374,7 +375,7 @@ def named_wildcards(body: Sequence[Literal]) -> list[Literal]:
     for i, literal in enumerate(body):
         if isinstance(literal, Atom):
             terms = (
-                Variable(f"_{i}.{j}") if isinstance(t, Wildcard) else t for j, t in enumerate(literal.terms)
+                Variable(f"_{i}_{j}") if isinstance(t, Wildcard) else t for j, t in enumerate(literal.terms)
             )
             named.append(replace(literal, terms=tuple(terms)))
         else:

@@ -94,11 +94,11 @@ def test_negation_and_aggregates_by_hand() -> None:
         "sink": {(3,)},
         "degree": {(1, 2), (2, 1), (3, 0)},
         "low": {(1, 2), (2, 3)},
-        # Three tuples, for a `_` in an aggregate's body tells matches apart ...
+        # Three tuples, for a `_` in an aggregated body tells matches apart ...
         "mean_of": {((2 + 3 + 3) / 3,)},
         "heads": {(1, 2), (2, 1)},
-        # ... but not in the body of a head aggregate.
-        "all": {(2 + 3,)},
+        # ... also in the body of a head aggregate.
+        "all": {(2 + 3 + 3,)},
         "larger": {(1, 2), (2, 1), (3, 0)},
     }
 
