@@ -18,9 +18,9 @@ condition has no aggregate in it.
                                                                    r@1?0(x, 0) :- r@1?(x), a contribution of 0
 
 A contribution to a fold is a distinct binding of all variables of the body, where each `_` of a positive atom is a
-variable of its own: those relations hold the bindings, so that equal values from different bindings all count. An empty group counts and sums to 0, as in Souffle: such a rule has a second
-variant for the groups that are not there. A variable that an aggregate's body does not bind itself gets its values
-from the atoms around the aggregate.
+variable of its own: those relations hold the bindings, so that equal values from different bindings all count. An empty
+group counts and sums to 0, as in Souffle: such a rule has a second variant for the groups that are not there. A
+variable that an aggregate's body does not bind itself gets its values from the atoms around the aggregate.
 """
 
 from __future__ import annotations
@@ -115,6 +115,11 @@ class Fold:
     def relation(self) -> str:
         """The relation in whose heads the aggregate stands; of one in a body the target itself."""
         return self.part_of or self.target
+
+    @property
+    def takes_facts(self) -> bool:
+        """Whether a fact of the relation is a contribution: of one that is folded by min or max alone."""
+        return not self.sources and self.part_of is None
 
     @property
     def result(self) -> ColumnType | None:

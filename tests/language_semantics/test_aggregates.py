@@ -191,7 +191,7 @@ def test_folds_that_do_not_fit_together_are_refused(rules: list[str]) -> None:
     assert everything(reasoner) == before
 
 
-@pytest.mark.parametrize("head", ["p(x, max(y))", "p(x, count(y))", "p(min(x), sum(y))"])
+@pytest.mark.parametrize("head", ["p(x, sum(y))", "p(x, count(y))", "p(min(x), sum(y))"])
 def test_facts_of_an_aggregated_relation_are_refused(head: str) -> None:
     reasoner = reasoner_with([f"{head} :- q(x, y)."], q=[(1, 2)])
     before = everything(reasoner)

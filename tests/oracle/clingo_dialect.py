@@ -47,6 +47,11 @@ def solve_dialect(rules: Iterable[Rule], facts: Facts) -> Model:
     """The stratified model. Relations without a tuple are left out."""
     rules = list(rules)
     translation = _Translation()
+    folded = {
+        rule.head.relation for rule in rules if any(isinstance(t, HeadAggregate) for t in rule.head.terms)
+    }
+    if any(weight > 0 for name in folded & facts.keys() for weight in facts[name].values()):
+        raise NotExpressibleError("facts that are folded")
     lines = [
         f"{translation.predicate(name)}({','.join(map(translation.constant, row))})."
         for name, rows in facts.items()

@@ -139,6 +139,18 @@ def check_stratified(
 
 # ---- evaluation
 
+Places = tuple[tuple[int, str], ...]
+
+
+def folded_places(rule: Rule) -> Places:
+    """The folded columns of the head, with their functions."""
+    return tuple((i, t.function) for i, t in enumerate(rule.head.terms) if isinstance(t, HeadAggregate))
+
+
+def takes_facts(places: Places) -> bool:
+    """Whether a fact of a relation that is folded so is a contribution to it; otherwise it holds none."""
+    return len(places) == 1 and places[0][1] in MONOTONE
+
 
 @dataclass
 class _Evaluation:
@@ -149,6 +161,8 @@ class _Evaluation:
 
     def stratum(self, rules: Sequence[Rule], members: frozenset[str], recursive: bool, rounds: int) -> None:
         facts = {name: frozenset(self.model.get(name, ())) for name in members}
+        # Before the first round only the facts are there, of a folded relation the best of each group.
+        self.model.update(self.folded_facts(rules, facts))
         for number in range(1, (rounds if recursive else 1) + 1):
             after = self.round(rules, facts, number)
             if all(self.model.get(name, set()) == after[name] for name in members):
@@ -160,16 +174,19 @@ class _Evaluation:
     def round(self, rules: Sequence[Rule], facts: Mapping[str, frozenset[Row]], number: int = 1) -> Model:
         """What the rules give from the present model, and the facts; it is the round of this number."""
         after: Model = {name: set(rows) for name, rows in facts.items()}
-        folds: dict[tuple[str, tuple[tuple[int, str], ...]], dict[Row, list[Row]]] = {}
+        folds: dict[tuple[str, Places], dict[Row, list[Row]]] = {}
         for rule in rules:
-            places = tuple(
-                (i, t.function) for i, t in enumerate(rule.head.terms) if isinstance(t, HeadAggregate)
-            )
-            rows = self.head_rows(rule)
+            places = folded_places(rule)
+            rows = list(self.head_rows(rule))
+            name = rule.head.relation
             if not places:
-                after[rule.head.relation].update(rows)
+                after[name].update(rows)
                 continue
-            groups = folds.setdefault((rule.head.relation, places), {})
+            if (name, places) not in folds and takes_facts(places):
+                # A fact is a contribution.
+                rows += facts[name]
+                after[name] = set()
+            groups = folds.setdefault((name, places), {})
             for row in rows:
                 group = tuple(value for i, value in enumerate(row) if i not in dict(places))
                 groups.setdefault(group, []).append(row)
@@ -185,6 +202,19 @@ class _Evaluation:
                     tuples[group][place] = value
             after[name].update(map(tuple, tuples.values()))
         return after
+
+    def folded_facts(self, rules: Sequence[Rule], facts: Mapping[str, frozenset[Row]]) -> Model:
+        """What there is of the relations that take facts as contributions before any rule is applied."""
+        found: Model = {}
+        for rule in rules:
+            places, name = folded_places(rule), rule.head.relation
+            if places and takes_facts(places):
+                ((place, function),) = places
+                best: dict[Row, Row] = {}
+                for row in sorted(facts[name], key=lambda row: row[place], reverse=function == "min"):
+                    best[(*row[:place], *row[place + 1 :])] = row
+                found[name] = set(best.values())
+        return found
 
     def hold(self, name: str, place: int, folded: dict[Row, Value], number: int) -> dict[Row, Value]:
         """The values with those of the round before in the place of the ones that are near enough."""
