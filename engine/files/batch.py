@@ -22,6 +22,7 @@ import numpy.typing as npt
 from engine.circuit.circuit import compile_circuit
 from engine.epoch import EpochResult
 from engine.errors import DeclarationError, InvalidRequestError, Span
+from engine.expressions import with_constant_facts
 from engine.files.facts import facts_of, stored_schemas
 from engine.files.layout import STDIN, STDOUT, Layout, layout_of
 from engine.files.reading import read_facts
@@ -56,7 +57,7 @@ class Batch:
         Raises:
             ProgramError: with its place in the text.
         """
-        program = parse_program(text)
+        program = with_constant_facts(parse_program(text))
         for rule in program.rules:
             check_rule(rule)
         stored = stored_schemas(program)

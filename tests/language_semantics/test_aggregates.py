@@ -10,6 +10,7 @@ from engine import Reasoner
 from engine.errors import (
     BudgetExceededError,
     StratificationError,
+    UnsafeRuleError,
     UnsupportedFeatureError,
     ZedlogError,
 )
@@ -200,6 +201,59 @@ def test_facts_of_an_aggregated_relation_are_refused(head: str) -> None:
     assert everything(reasoner) == before
 
 
+STUDENTS = [("ann", 170, "x"), ("bob", 180, "y"), ("cid", 180, "y"), ("dan", 150, "x")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("r(s, n) :- n = max h : { student(s, h, _) }.", {("bob", 180), ("cid", 180)}),
+        ("r(s) :- _ = min h : { student(s, h, _) }.", {("dan",)}),
+        # The group is asked for from outside, the witness is not.
+        (
+            "r(g, s) :- student(_, _, g), _ = max h : { student(s, h, g) }.",
+            {("x", "ann"), ("y", "bob"), ("y", "cid")},
+        ),
+        ("r(g, s, n) :- n = 2 * max h + 1 : { student(s, h, g), h < 180 }.", {("x", "ann", 342)}),
+        ("r(s, max h : { student(s, h, _) }) :- 1 = 1.", {("bob", 180), ("cid", 180)}),
+        # A witness of two is one that both have.
+        (
+            'r(s) :- _ = max h : { student(s, h, _) }, _ = min k : { student(s, k, g), g != "x" }.',
+            {("bob",), ("cid",)},
+        ),
+        ("r(s) :- _ = max h : { student(s, h, _) }, _ = min h : { student(s, h, _) }.", set()),
+        # Of an aggregate in an aggregate: the tallest, and how often each of them is there but for bob.
+        ('r(n) :- n = count : { student(_, h, _), h = max k : { student(s, k, _) }, s != "bob" }.', {(2,)}),
+        ("r(s) :- student(s, _, _), 180 = max h : { student(s, h, _) }.", {("bob",), ("cid",)}),
+    ],
+)
+def test_witnesses_of_min_and_max(rule: str, expected: set[tuple[Any, ...]]) -> None:
+    """As in Souffle: a variable that stands outside too and is bound only in it is what the value was found with."""
+    reasoner = reasoner_with([rule], student=STUDENTS)
+    assert set(reasoner.facts("r")) == expected
+    again = Reasoner()
+    again.apply(rules=[(rule, 1)], declarations=".decl student(s: symbol, h: number, g: symbol)")
+    for row in [*STUDENTS, ("eva", 200, "x")]:
+        again.apply(facts={"student": [(row, 1)]})
+    again.apply(facts={"student": [(("eva", 200, "x"), -1)]})
+    assert set(again.facts("r")) == expected
+    again.check_invariants()
+
+
+def test_a_witness_gives_way_to_a_better_one() -> None:
+    reasoner = reasoner_with(["r(s, n) :- n = max h : { student(s, h, _) }."], student=STUDENTS)
+    result = reasoner.apply(facts={"student": [(("eva", 200, "x"), 1)]})
+    assert changes_of(result)["r"] == {("bob", 180): -1, ("cid", 180): -1, ("eva", 200): 1}
+    assert reasoner.query("q(n, s) :- n = min h : { student(s, h, _) }").tuples == [(150, "dan")]
+
+
+@pytest.mark.parametrize("aggregate", ["count : { student(s, h, _) }", "sum h : { student(s, h, _) }"])
+def test_a_count_or_sum_has_no_witness(aggregate: str) -> None:
+    function = aggregate.split()[0]
+    with pytest.raises(UnsafeRuleError, match=f"the variable s stands outside of the {function} too"):
+        reasoner_with([f"r(s, n) :- n = {aggregate}."], student=STUDENTS)
+
+
 def test_several_aggregates_in_one_head() -> None:
     rules = [
         "p(min(y), x, max(y), mean(y), count(y)) :- e(x, y).",
@@ -366,3 +420,19 @@ def test_attend_the_party_is_refused_by_name() -> None:
         )
     assert set(refused.value.detail["cycle"]) == {"attend", "cnt"}
     assert everything(reasoner) == before
+
+
+def test_true_and_false_as_literals_and_as_terms() -> None:
+    rules = [
+        "all(x) :- q(x, _), true.",
+        "none(x) :- q(x, _), false.",
+        "one(1) :- true.",
+        "yes(x) :- q(x, (true)), !false.",
+        "some(x) :- q(x, b), b = false ; q(x, true), (true, x < 2).",
+        "n(c) :- c = count : { q(_, _), true }.",
+    ]
+    reasoner = reasoner_with(rules, q=[(1, True), (2, False), (3, True)])
+    held = {
+        name: {row[0] for row in reasoner.facts(name)} for name in ("all", "none", "one", "yes", "some", "n")
+    }
+    assert held == {"all": {1, 2, 3}, "none": set(), "one": {1}, "yes": {1, 3}, "some": {1, 2}, "n": {3}}

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import clingo
 
+from engine.language.check import explicit
 from engine.language.syntax import (
     Aggregate,
     Atom,
@@ -118,6 +119,8 @@ class _Translation:
         lines = []
         folded: dict[str, list[Rule]] = {}
         for rule in rules:
+            if explicit(rule) != rule:
+                raise NotExpressibleError("witnesses")
             if not any(isinstance(term, HeadAggregate) for term in rule.head.terms):
                 head, conditions = self.head(rule.head.relation, rule.head.terms)
                 lines.append(f"{head} :- {', '.join([*self.body(rule.body), *conditions])}.")

@@ -267,6 +267,12 @@ class _Evaluation:
                 for extended in self.matches(literal, binding, scope):
                     yield from self._extend(rest, extended, scope)
                 return
+        for i, literal in enumerate(todo):
+            found = self.witnesses(literal, binding, scope)
+            if found is not None:
+                for extended in found:
+                    yield from self._extend([*todo[:i], *todo[i + 1 :]], extended, scope)
+                return
         raise NotModelledError(f"unsafe: {todo}")
 
     def is_ready(self, literal: Literal, binding: Binding, scope: frozenset[str]) -> bool:
@@ -279,6 +285,28 @@ class _Evaluation:
         if len(unbound) == 1 and literal.operator == "=":
             return isinstance(unbound[0], Variable)
         return not unbound
+
+    def witnesses(self, literal: Literal, binding: Binding, scope: frozenset[str]) -> list[Binding] | None:
+        """Of `v = min or max` whose other variables nothing else binds: each way to come to its value; else None."""
+        if not isinstance(literal, Comparison) or literal.operator != "=":
+            return None
+        for side, term in ((literal.left, literal.right), (literal.right, literal.left)):
+            if isinstance(side, Variable) and isinstance(term, Aggregate) and term.function in MONOTONE:
+                body = named_wildcards(term.body)
+                inner, shown = scope | names_outside(body), needed(term, scope)
+                given = {name: binding[name] for name in shown & binding.keys()}
+                assert term.argument is not None
+                ways = [(self.value(term.argument, b, inner), b) for b in self.solutions(body, given, inner)]
+                if not ways:
+                    return []
+                best = fold(term.function, [value for value, _ in ways])
+                results = [
+                    binding | {name: found[name] for name in shown} | {side.name: best}
+                    for value, found in ways
+                    if value == best and binding.get(side.name, best) == best
+                ]
+                return list({tuple(sorted(one.items())): one for one in results}.values())
+        return None
 
     def matches(self, literal: Literal, binding: Binding, scope: frozenset[str]) -> Iterator[Binding]:
         match literal:

@@ -37,6 +37,8 @@ def model_of(text: str, **facts: set[tuple[Value, ...]]) -> Model:
         ("1 bshl 63", -(2**63)),
         ("-8 bshr 1", -4),
         ("bnot 5", -6),
+        ("5 land 0 lor 7", 1),
+        ("lnot 5 lxor 2", 1),
         ("6 band 3", 2),
         ("6 bxor 3", 5),
         ("1.5 * 2.0", 3.0),

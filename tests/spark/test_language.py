@@ -48,7 +48,10 @@ PROGRAMS: dict[str, list[Change]] = {
         {
             "facts": {"e": [((7, 2), 1), ((-7, 2), 1), ((5, 0), 1)]},
             "rules": rules(
-                "p(x * y - 1, x / y) :- e(x, y), y != 0.", "q(x) :- e(x, y), x % 2 = 1, z = x ^ y, z > x."
+                "p(x * y - 1, x / y) :- e(x, y), y != 0.",
+                "q(x) :- e(x, y), x % 2 = 1, z = x ^ y, z > x.",
+                "l(x land y, x - 5 lor y, x lxor lnot y) :- e(x, y), true.",
+                "r(z) :- e(x, _), z = range(0, x, 3).",
             ),
         },
         {"facts": {"e": [((7, 2), -1), ((9, 3), 1)]}},
@@ -160,8 +163,8 @@ PROGRAMS: dict[str, list[Change]] = {
 }
 DEFAULT = {
     "small": ("numbers", "folds", "floats"),
-    "mixed": ("texts", "shortest paths"),
-    "large": ("folded facts",),
+    "mixed": ("texts", "shortest paths", "folded facts"),
+    "large": (),
 }
 CASES = [
     pytest.param(steps, *manner, id=f"{name}-{manner[0]}")
