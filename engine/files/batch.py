@@ -160,6 +160,7 @@ class Batch:
             relation = directive.relation
             schema = record.schemas.get(relation, self.schemas[relation])
             change = record.relations.get(relation)
+            # A fact that only contributes to a min or max is told too, but its tuple is not there.
             codes = (
                 np.empty((0, schema.arity), np.int64) if change is None else change.codes[change.present > 0]
             )
