@@ -257,9 +257,10 @@ class BudgetExceededError(ZedlogError):
 
 
 class FixpointNotReachedError(ZedlogError):
-    """A count, sum or mean in recursion still changes at its `max_height`.
+    """A count, sum or mean in recursion still changes at its `max_height`, or a min or max in recursion never rests.
 
-    `detail` has the relation, the group, its last two values, the height and the limits.
+    `detail` has the relation, the group, its values and the height: of a count, sum or mean the last two, and the
+    limits; of a min or max all between which it swings.
     """
 
     code = "fixpoint_not_reached"

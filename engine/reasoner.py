@@ -75,7 +75,8 @@ class Exported:
 class Reasoner(Writer):
     """See the module.
 
-    placement: `auto`, `resident` or `spark`. budget: what one epoch may take (`Budget`), by default no limit.
+    placement: `auto`, `resident` or `spark`. budget: what one epoch may take (`Budget`), by default no limit but that
+    of heights. max_height: the greatest height of a tuple of a recursive stratum, in the place of the budget's.
     threads: for large joins, by default all cores. spark: how a Spark placement gets its session, by default a local
     one that starts with the first epoch; `close` stops what was started. switch: the fraction of a bootstrap after
     which an update may be abandoned for one, or a whole `Policy` (engine/elastic.py); 0 bootstraps every stratum that
@@ -89,9 +90,15 @@ class Reasoner(Writer):
         threads: int | None = None,
         spark: SparkOptions | SparkSource | None = None,
         switch: float | Policy = SWITCH,
+        max_height: int | None = None,
     ) -> None:
         policy = switch if isinstance(switch, Policy) else Policy(switch=switch)
-        super().__init__(Placements(placement, threads, spark), budget or Budget(), policy)
+        budget = budget or Budget()
+        if max_height is not None:
+            if max_height < 1:
+                raise InvalidRequestError(f"max_height is a whole number from 1 on, not {max_height!r}")
+            budget = replace(budget, height=max_height)
+        super().__init__(Placements(placement, threads, spark), budget, policy)
 
     @property
     def placement(self) -> str:

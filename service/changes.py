@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from engine.errors import InvalidRequestError, Span, UnsupportedFeatureError, ZedlogError, did_you_mean, shown
+from engine.expressions import with_constant_facts
 from engine.language.canonical import format_declaration
 from engine.language.check import check_rule
 from engine.language.parser import parse_declarations, parse_program, parse_rules
@@ -152,7 +153,7 @@ def program_transaction(
 
 
 def _checked_program(text: str) -> Program:
-    program = parse_program(text)
+    program = with_constant_facts(parse_program(text))
     for rule in program.rules:
         check_rule(rule)
     for directive in program.directives:

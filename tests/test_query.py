@@ -255,9 +255,7 @@ EXPECTED: dict[str, Callable[[Pairs, Pairs], set[tuple[int, ...]]]] = {
     },
     "p(x, y); q(y, x)": lambda p, q: p | {(x, y) for y, x in q},
     "r(x, count(y)) :- p(x, y), q(y, _)": lambda p, q: {
-        (x, len({y for a, y in p if a == x and y in {b for b, _ in q}}))
-        for x, y in p
-        if y in {b for b, _ in q}
+        (x, sum(a == x and b == y for a, y in p for b, _ in q)) for x, z in p if z in {b for b, _ in q}
     },
 }
 

@@ -13,6 +13,7 @@ from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from engine.elastic import SWITCH, Policy, parse_switch
 from engine.errors import InvalidRequestError, shown
+from engine.placement import MAX_HEIGHT
 from engine.spark.session import SparkOptions
 from engine.transaction import PLACEMENTS
 
@@ -30,6 +31,16 @@ EpochSeconds = Annotated[
     typer.Option(
         envvar="ZEDLOG_EPOCH_SECONDS",
         help="Refuse a transaction that computes for longer (default: no limit).",
+    ),
+]
+MaxHeight = Annotated[
+    int | None,
+    typer.Option(
+        envvar="ZEDLOG_MAX_HEIGHT",
+        min=1,
+        metavar="N",
+        help="Refuse a transaction whose recursion goes through more heights, that is, whose shortest derivations are "
+        f"longer (default: {MAX_HEIGHT}).",
     ),
 ]
 PlacementChoice = Annotated[
@@ -77,6 +88,7 @@ USUAL = str(SWITCH)
 def engine_options(
     memory_budget: str | None,
     epoch_seconds: float | None,
+    max_height: int | None,
     placement: str,
     switch: str,
     spark_master: str | None,
@@ -108,6 +120,7 @@ def engine_options(
         raise typer.BadParameter(error.message) from None
     chosen = {
         "epoch-seconds": epoch_seconds,
+        "max-height": max_height,
         "placement": None if placement == "auto" else placement,
         "switch": None if switch == USUAL else switch,
         "spark-master": spark_master,

@@ -75,9 +75,9 @@ def test_in_a_condition() -> None:
         holds("to_number(s) > 3", s=["4", "four"])
     assert caught.value.detail["operation"] == "to_number"
     with pytest.raises(EvaluationError) as caught:
-        holds('match("(", s)', s=["a"])
-    assert caught.value.detail["term"] == 'match("(", s)'
-    assert caught.value.detail["operands"] == ["(", "a"]
+        holds('match("a", s)', s=["\ud800"])
+    assert caught.value.detail["term"] == 'match("a", s)'
+    assert caught.value.detail["operands"] == ["a", "\ud800"]
 
 
 def test_long_values_are_cut_in_the_message_only() -> None:
@@ -131,6 +131,9 @@ def test_of_texts_only_those_without_a_value_are_left_out() -> None:
     assert rows.tolist() == [0, 2]
     assert symbols.texts(values) == ["12!", "12!"]
     assert len(symbols) == before + 1
+    # A bad pattern is false; a text that is none has no value.
     mask, rows = condition('match(s, "12")', types).where_defined(columns, 6, symbols)
+    assert (mask.tolist(), rows) == ([True, False, True, False, False, False], None)
+    mask, rows = condition('match("12", s)', types).where_defined(columns, 6, symbols)
     assert rows is not None
-    assert (mask.tolist(), rows.tolist()) == ([True, False, True, False], [0, 1, 2, 3])
+    assert (mask.tolist(), rows.tolist()) == ([True, False, True, False, False], [0, 1, 2, 3, 5])

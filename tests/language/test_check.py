@@ -111,7 +111,8 @@ def test_safe_rules_of_the_whole_language(text: str) -> None:
         ),
         (
             "p(n, y) :- n = count : { q(y) }.",
-            "line 1, column 28: the variable y stands outside of the aggregate too, but is bound only in it\n"
+            "line 1, column 28: the variable y stands outside of the count too, but is bound only in it; only a min "
+            "or max has witnesses\n"
             "  p(n, y) :- n = count : { q(y) }.\n"
             "                             ^",
         ),
