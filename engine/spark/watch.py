@@ -97,11 +97,14 @@ def _watch(
                 alone_since = now
             elif now - alone_since >= patience:
                 ended.why = "stranded"
-        if ended.why and not over.is_set():
-            # When the session is over there is nothing left to interrupt.
-            with suppress(*_GONE):
-                _interrupt(spark, tag)
-            return
+        if ended.why:
+            break
+    # Again and again, for a query whose job has not begun yet hears nothing of it.
+    while not over.is_set():
+        # When the session is over there is nothing left to interrupt.
+        with suppress(*_GONE):
+            _interrupt(spark, tag)
+        over.wait(_ASK_SECONDS)
 
 
 def _mark(spark: Any, tag: str) -> None:
