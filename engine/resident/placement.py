@@ -78,6 +78,7 @@ class ResidentPlacement:
         epoch = self._epoch = _Epoch(circuit)
         self._meter = Meter(budget, self._relations)
         self._runner.symbols = encode.symbols
+        self._runner.check = self._meter.check_time
         try:
             self._install(epoch, encode)
             deltas: dict[str, Batch] = {}
