@@ -46,7 +46,10 @@ class Chain:
     def __init__(self, db: Database) -> None:
         self._db = db
         self.length = 0
-        assert db.apply(Transaction(facts=facts("e", (0, 1)).facts, rules=RULES)).status == "committed"
+        # Declared, for facts of a relation that nobody knows yet have an epoch of their own.
+        declarations = "\n".join(f".decl {relation(stage)}(x: number)" for stage in STAGES)
+        start = Transaction(facts=facts("e", (0, 1)).facts, rules=RULES, declarations=declarations)
+        assert db.apply(start).status == "committed"
         self.length = 1
 
     def next(self) -> Transaction:

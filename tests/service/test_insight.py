@@ -96,7 +96,7 @@ class TestActivity:
 
         database.engine_runs = False
         assert asked() == [
-            "the service is not ready: no engine serves the database 'default' now; it is absent; it waits"
+            'the service is not ready: no engine serves the database "default" now; it is absent; it waits'
         ]
         assert asked() == []
         database.engine_runs = True
