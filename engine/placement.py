@@ -7,7 +7,7 @@ one. Codes are int64 (engine/values.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -121,8 +121,8 @@ class Placement(Protocol):
     def tuples(self, relation: str, bound: Mapping[int, int], domain: str) -> tuple[Codes, Codes]:
         """The tuples of a domain that have the codes `bound` (by column), and their asserted weights."""
 
-    def relations(self) -> Sequence[str]:
-        """The relations that the placement holds."""
+    def holds(self, relation: str) -> bool:
+        """Whether the placement holds anything of a relation."""
 
     def memory(self) -> int:
         """Bytes held."""

@@ -101,9 +101,10 @@ class Placements:
         """Where the state belongs when nobody asks for anything."""
         if self.wanted != "auto":
             return self.wanted
-        limit, size = budget.memory, self.now.memory()
+        limit = budget.memory
         if self.now.name == "resident" or not self._outgrown or limit is None:
             return "resident"
+        size = self.now.memory()
         tried = self._refused_at is not None and size > BACK * self._refused_at
         fits = size * BYTES_FOR_SPARKS <= BACK * limit
         return "resident" if fits and not tried else "spark"

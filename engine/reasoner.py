@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -255,13 +255,14 @@ class Reasoner(Writer):
         reasoner = cls(placement, budget, threads, spark, switch)
         reasoner._symbols = SymbolTable(symbols)
         held = {name: schemas[name] for name in facts}
-        known = Program(schemas=dict(schemas))
-        program = known.changed(
-            [RuleChange(r.canonical, r.weight) for r in rules], declarations, "zset", held
+        program = (
+            Program(schemas=held, stored=held)
+            .changed([RuleChange(r.canonical, r.weight) for r in rules], declarations, "zset")
+            .with_infos(rules)
+            .inferred_anew(schemas)
+            .compiled(lambda _: False)
         )
-        texts = {info.id: info for info in rules}
-        named = {id_: (texts.get(id_, info), rule) for id_, (info, rule) in program.rules.items()}
-        reasoner._recover(replace(program, rules=named).with_facts(held).compiled(()), facts)
+        reasoner._recover(program, facts)
         reasoner._epoch = epoch
         return reasoner
 

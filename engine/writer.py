@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from engine.circuit.circuit import Circuit
 from engine.circuit.naming import PRIME, name_of, named
 from engine.constraints import check_constraints, constraints_of
 from engine.elastic import Policy, reason
@@ -232,17 +233,9 @@ class Writer:
             return outcomes, None, error
 
     def _execute(self, staging: Staging) -> tuple[Program, Executed]:
-        program = staging.program.compiled(self._placement.relations())
+        program = staging.program.compiled(self._placement.holds)
         facts = staging.fact_deltas(program)
-        for stratum in program.circuit.strata:
-            for fold in stratum.folds:
-                if fold.relation in facts or self._placement.count(fold.relation, "asserted"):
-                    name = name_of(fold.relation)
-                    raise UnsupportedFeatureError(
-                        f"{name} is aggregated by its rules ({fold.function}), so it cannot hold facts too; "
-                        "assert them in a relation of their own and add a rule for it",
-                        relation=name,
-                    )
+        self._check_folds(program.circuit, facts)
         try:
             executed = self._evaluate(program, facts)
         except ZedlogError as error:
@@ -253,6 +246,19 @@ class Writer:
             self._placement.rollback()
             raise
         return program, executed
+
+    def _check_folds(self, circuit: Circuit, facts: Mapping[str, FactDelta]) -> None:
+        """No relation holds facts that its rules aggregate."""
+        changed = circuit is not self._program.circuit
+        for relation in (circuit.targets.keys() | facts.keys()) if changed else facts:
+            for fold in circuit.folds_of(relation):
+                if relation in facts or self._placement.count(relation, "asserted"):
+                    name = name_of(relation)
+                    raise UnsupportedFeatureError(
+                        f"{name} is aggregated by its rules ({fold.function}), so it cannot hold facts too; "
+                        "assert them in a relation of their own and add a rule for it",
+                        relation=name,
+                    )
 
     def _evaluate(self, program: Program, facts: Mapping[str, FactDelta]) -> Executed:
         """Execute; what outgrows this process is dropped, and executed on Spark where that is ours to choose."""
@@ -287,12 +293,7 @@ class Writer:
         self._program, self._budget = program, budget
 
     def _record(self, program: Program, executed: Executed, mark: int, start: float) -> EpochRecord:
-        """The record of the executed epoch. Relations that nothing mentions and that hold nothing leave the schemas."""
-        gone = [
-            name
-            for name in program.schemas
-            if not program.mentions(name) and not self._placement.count(program.key(name), "all")
-        ]
+        """The record of the executed epoch."""
         changes, changed = self._named(program, executed)
         policy, _ = self._evaluation
         why = reason(policy, executed.switched, executed.rebuilt).replace(PRIME, "")
@@ -300,7 +301,7 @@ class Writer:
             epoch=self._epoch + 1,
             relations=changes,
             rules=program.rule_infos,
-            schemas=program.without(gone).schemas,
+            schemas=program.schemas,
             changed_schemas=changed,
             declarations=program.declaration_text,
             first_symbol=mark,
@@ -335,7 +336,7 @@ class Writer:
 
     def _keep(self, program: Program, record: EpochRecord) -> None:
         self._placement.commit()
-        self._program = program.without(set(program.schemas) - set(record.schemas))
+        self._program = program
         self._epoch = record.epoch
 
     def decode_changes(self, record: EpochRecord) -> dict[str, list[tuple[Tuple, int]]]:

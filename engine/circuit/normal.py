@@ -143,14 +143,15 @@ class Normal:
     folds: tuple[Fold, ...]
 
 
-def normalise(rule: Rule, schemas: Mapping[str, Schema]) -> Normal:
-    """The normal form of a checked rule.
+def normalise(rule: Rule, schemas: Mapping[str, Schema], id_: str | None = None) -> Normal:
+    """The normal form of a checked rule; `id_` is its `rule_id`, where that is known.
 
     Raises:
         UnsupportedFeatureError: a form that is understood but not evaluated (the least of symbols, say).
     """
     renamed = distinct_locals(rule)
-    return _Normaliser(renamed, dict(variable_types(renamed, schemas))).normal()
+    types = dict(variable_types(renamed, schemas))
+    return _Normaliser(renamed, types, id_ or rule_id(renamed)).normal()
 
 
 @dataclass(slots=True)
@@ -170,9 +171,9 @@ class _Body:
 
 
 class _Normaliser:
-    def __init__(self, rule: Rule, types: dict[str, ColumnType | None]) -> None:
+    def __init__(self, rule: Rule, types: dict[str, ColumnType | None], id_: str) -> None:
         self._rule = rule
-        self._id = rule_id(rule)
+        self._id = id_
         self._types = types
         self._rules: list[CoreRule] = []
         self._folds: list[Fold] = []

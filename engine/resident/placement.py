@@ -9,7 +9,7 @@ and the rows that nothing holds any more. A stratum whose members changed, or wh
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from engine.circuit.circuit import EMPTY, Circuit, Stratum, is_internal
 from engine.circuit.normal import UNIT, Fold
+from engine.circuit.walk import Walk
 from engine.elastic import Abandoned, BootstrapCost, Course, OwnFacts, Policy, Switched
 from engine.errors import BudgetExceededError
 from engine.placement import DEFAULT, Budget, Codes, Encode, Executed, FactDelta, PlacementState
@@ -37,6 +38,7 @@ class _Epoch:
     """What `rollback` and `commit` need."""
 
     circuit: Circuit
+    walk: Walk
     journal: dict[str, Changes] = field(default_factory=dict)
     replaced: dict[str, Relation] = field(default_factory=dict)
     created: list[str] = field(default_factory=list)
@@ -74,7 +76,7 @@ class ResidentPlacement:
         policy: Policy = DEFAULT,
     ) -> Executed:
         assert self._epoch is None, "the last epoch is neither committed nor rolled back"
-        epoch = self._epoch = _Epoch(circuit)
+        epoch = self._epoch = _Epoch(circuit, Walk(circuit, self._circuit, facts))
         self._meter = Meter(budget, self._relations)
         self._runner.symbols = encode.symbols
         try:
@@ -82,7 +84,7 @@ class ResidentPlacement:
             deltas: dict[str, Batch] = {}
             undefined = Undefined()
             self._runner.meet = undefined.from_plan
-            for stratum in circuit.strata:
+            for stratum in epoch.walk:
                 self._run(epoch, stratum, facts, deltas, policy)
             undefined.judge(circuit.rules, self._relations, self._runner, self._meter.charge, encode)
             changes = {}
@@ -114,37 +116,40 @@ class ResidentPlacement:
     def _install(self, epoch: _Epoch, encode: Encode) -> None:
         """Make the relations, bound plans and indexes that the new circuit demands and the old one did not."""
         circuit = epoch.circuit
-        if circuit is self._circuit:
-            return
-        for name, arity in circuit.arities.items():
-            known = self._relations.get(name)
-            if known is not None and known.arity != arity:
-                # Nothing of the old program holds a tuple of it: the reasoner lets a schema go only then.
-                assert not known.live, "a relation with tuples keeps its arity"
-                epoch.replaced[name] = known
-                known = None
-            elif known is not None and not known.live and known.fold != _in_place(circuit, name):
-                # An empty relation is not rebuilt with its stratum, but must not go on as it was folded, or was not.
-                epoch.replaced[name] = known
-                fresh = self._relations[name] = self._new(circuit, name)
-                # Rules that disappear still look it up.
-                for columns in known.indexes:
-                    fresh.add_index(columns)
-                epoch.created.append(name)
-            if known is None:
-                self._relations[name] = self._new(circuit, name)
-                epoch.created.append(name)
-        for id_, rule in circuit.rules.items():
-            bound = self._bound.get(id_)
-            # A rule may be bound again, for types that were not known: no tuple had them.
-            if bound is None or (bound and bound[0].rule is not rule):
-                epoch.old_rules[id_] = bound
-                self._bound[id_] = bind_rule(rule, circuit.arities, encode)
-        for demand in circuit.demands:
-            relation = self._relations[demand.relation]
-            if demand.columns not in relation.indexes:
-                relation.add_index(demand.columns)
-                epoch.new_indexes.append((demand.relation, demand.columns))
+        for stratum in epoch.walk.fresh:
+            for name in stratum.relations:
+                self._install_relation(epoch, name)
+        for stratum in epoch.walk.fresh:
+            for rule in stratum.rules:
+                bound = self._bound.get(rule.id)
+                # A rule may be bound again, for types that were not known: no tuple had them.
+                if bound is None or (bound and bound[0].rule is not rule):
+                    epoch.old_rules[rule.id] = bound
+                    self._bound[rule.id] = bind_rule(rule, circuit.arities, encode)
+            for demand in stratum.demands:
+                relation = self._relations[demand.relation]
+                if demand.columns not in relation.indexes:
+                    relation.add_index(demand.columns)
+                    epoch.new_indexes.append((demand.relation, demand.columns))
+
+    def _install_relation(self, epoch: _Epoch, name: str) -> None:
+        circuit, known = epoch.circuit, self._relations.get(name)
+        if known is not None and known.arity != circuit.arities[name]:
+            # Nothing of the old program holds a tuple of it: the reasoner lets a schema go only then.
+            assert not known.live, "a relation with tuples keeps its arity"
+            epoch.replaced[name] = known
+            known = None
+        elif known is not None and not known.live and known.fold != _in_place(circuit, name):
+            # An empty relation is not rebuilt with its stratum, but must not go on as it was folded, or was not.
+            epoch.replaced[name] = known
+            fresh = self._relations[name] = self._new(circuit, name)
+            # Rules that disappear still look it up.
+            for columns in known.indexes:
+                fresh.add_index(columns)
+            epoch.created.append(name)
+        if known is None:
+            self._relations[name] = self._new(circuit, name)
+            epoch.created.append(name)
 
     def _new(self, circuit: Circuit, name: str) -> Relation:
         return Relation(name, circuit.arities[name], lambda _: self._grew(), _in_place(circuit, name))
@@ -199,13 +204,13 @@ class ResidentPlacement:
         if stratum.derives:
             epoch.costs[stratum.relations] = course.cost()
         epoch.bootstrap += round(last.estimate()) if last is not None else 0
-        # A rule that disappears still has to see what changed below it.
-        read = epoch.circuit.read_above | self._circuit.read_above
         for name in stratum.relations:
-            if name in read:
+            # A rule that disappears still has to see what changed below it.
+            if epoch.circuit.is_read_above(name) or self._circuit.is_read_above(name):
                 delta = net_change(self._relations[name], epoch.journal[name], epoch.replaced.get(name))
                 if len(delta):
                     deltas[name] = delta
+                    epoch.walk.changed(name)
 
     def _work(
         self,
@@ -288,21 +293,21 @@ class ResidentPlacement:
                     relation.free(np.unique(rows))
                     if not relation.live:
                         break
-        if epoch.circuit is not self._circuit:
-            self._circuit = epoch.circuit
-            for name in [name for name in self._relations if name not in self._circuit.arities]:
-                assert not self._relations[name].live, "a relation with tuples has a schema"
-                del self._relations[name]
-            demanded: dict[str, set[tuple[int, ...]]] = {}
-            for demand in self._circuit.demands:
-                demanded.setdefault(demand.relation, set()).add(demand.columns)
-            for name, relation in self._relations.items():
-                for columns in set(relation.indexes) - demanded.get(name, set()):
-                    del relation.indexes[columns]
-            rules = self._circuit.rules
-            self._bound = {id_: plans for id_, plans in self._bound.items() if id_ in rules}
-            strata = {stratum.relations for stratum in self._circuit.strata}
-            self._costs = {names: cost for names, cost in self._costs.items() if names in strata}
+        circuit, self._circuit = epoch.circuit, epoch.circuit
+        for stratum in epoch.walk.gone:
+            for demand in stratum.demands:
+                if demand not in circuit.demands and demand.relation in self._relations:
+                    self._relations[demand.relation].indexes.pop(demand.columns, None)
+            for rule in stratum.rules:
+                if rule.id not in circuit.rules:
+                    self._bound.pop(rule.id, None)
+            for name in stratum.relations:
+                if name not in circuit.arities:
+                    assert not self._relations[name].live, "a relation with tuples has a schema"
+                    del self._relations[name]
+            now = circuit.stratum_of.get(stratum.relations[0])
+            if now is None or now.relations != stratum.relations:
+                self._costs.pop(stratum.relations, None)
         self._costs |= epoch.costs
         self._epoch = None
 
@@ -360,8 +365,9 @@ class ResidentPlacement:
         keep, asserted = _in_domain(found, rows, domain)
         return found.codes(rows[keep]), asserted[keep]
 
-    def relations(self) -> Sequence[str]:
-        return sorted(name for name, relation in self._relations.items() if relation.live)
+    def holds(self, relation: str) -> bool:
+        found = self._relations.get(relation)
+        return found is not None and bool(found.live)
 
     def memory(self) -> int:
         return sum(relation.memory() for relation in self._relations.values())
@@ -375,7 +381,7 @@ class ResidentPlacement:
 
     def import_state(self, state: PlacementState, encode: Encode) -> None:
         assert not self._relations, "only a new placement takes a state"
-        epoch = _Epoch(state.circuit)
+        epoch = _Epoch(state.circuit, Walk(state.circuit, EMPTY, ()))
         self._install(epoch, encode)
         for name, table in state.relations.items():
             fill(self._relations[name], table)
@@ -396,8 +402,8 @@ def _ids(stratum: Stratum) -> set[str]:
 
 def _in_place(circuit: Circuit, name: str) -> Fold | None:
     """The fold over the relation's own tuples, if it has one."""
-    folds = circuit.stratum_of[name].folds
-    return next((fold for fold in folds if fold.target == name and not fold.sources), None)
+    fold = circuit.folds.get(name)
+    return fold if fold is not None and not fold.sources else None
 
 
 def _in_domain(
