@@ -25,10 +25,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.arrow import column, columns
-from engine.errors import BatchUnreadableError, BulkStorageError, InvalidValueError
+from engine.errors import BatchUnreadableError, BulkStorageError
 from engine.language.schema import ColumnType
 from engine.symbols import SymbolTable
 from engine.transaction import Batch, BatchFile, Transaction
+from engine.values import float_codes
 
 Codes = npt.NDArray[np.int64]
 WEIGHT = "weight"
@@ -58,19 +59,22 @@ class TypedFacts:
         """int64[n, arity]; new symbols are interned.
 
         Raises:
-            InvalidValueError: a float is NaN.
+            InvalidValueError: a float is NaN or infinite.
         """
         codes = np.empty((len(self), len(self.types)), np.int64)
         for i, kind in enumerate(self.types):
-            codes[:, i] = encode_arrow(self.table.column(column(i)), kind, symbols)
+            where = f"column {i + 1} of the facts of {self.relation}"
+            codes[:, i] = encode_arrow(self.table.column(column(i)), kind, symbols, where)
         return codes
 
 
-def encode_arrow(values: pa.ChunkedArray, kind: ColumnType, symbols: SymbolTable) -> Codes:
-    """The codes of a column without nulls whose Arrow type is that of `kind`, int64[n].
+def encode_arrow(
+    values: pa.ChunkedArray, kind: ColumnType, symbols: SymbolTable, where: str = "a fact"
+) -> Codes:
+    """The codes of a column without nulls whose Arrow type is that of `kind`, int64[n]. where: its place, for errors.
 
     Raises:
-        InvalidValueError: a float is NaN.
+        InvalidValueError: a float is NaN or infinite.
     """
     if kind is ColumnType.SYMBOL:
         # One dictionary for all chunks, in the order of first use, as when the rows came one by one.
@@ -79,10 +83,7 @@ def encode_arrow(values: pa.ChunkedArray, kind: ColumnType, symbols: SymbolTable
         codes: Codes = known[coded.indices.to_numpy()]
         return codes
     if kind is ColumnType.FLOAT:
-        floats = np.asarray(values.to_numpy(), np.float64)
-        if np.isnan(floats).any():
-            raise InvalidValueError("a float must not be NaN: it is equal to nothing, not even to itself")
-        return (floats + 0.0).view(np.int64)
+        return float_codes(np.asarray(values.to_numpy(), np.float64), where)
     return np.asarray(values.to_numpy(), np.int64)
 
 

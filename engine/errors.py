@@ -158,13 +158,13 @@ class InvalidRequestError(ZedlogError):
 
 
 class InvalidValueError(InvalidRequestError):
-    """A value is of no type that a column can have (null, a nested list, a number outside of 64 bits)."""
+    """A value is not one that a column can have: null, a nested list, a number outside of 64 bits, NaN, infinity."""
 
     code = "invalid_value"
 
 
 class InvalidWeightError(InvalidRequestError):
-    """A weight is zero, not an integer, or outside of 64 bits."""
+    """A weight is zero, not an integer, or not between -(2^63 - 1) and 2^63 - 1."""
 
     code = "invalid_weight"
 

@@ -12,7 +12,7 @@ whole or not at all; after a refusal or a dry run the state is as before. Not fo
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -35,15 +35,25 @@ from engine.program import Program
 from engine.query import Answer, answer
 from engine.staging import FactInput, Request, check_array
 from engine.symbols import SymbolTable
-from engine.transaction import Mode, PlacementName, RuleChange, Transaction, Tuple, Value, check_weight
+from engine.transaction import (
+    Mode,
+    PlacementName,
+    RuleChange,
+    Transaction,
+    Tuple,
+    Value,
+    plain_value,
+    weighted_rules,
+    weighted_tuples,
+)
 from engine.values import Encoder, decode, encode_value, fitted
 from engine.writer import GroupResult, Writer
 
 if TYPE_CHECKING:
     from engine.spark.session import SparkOptions, SparkSource
 
-Facts: TypeAlias = Mapping[str, "Sequence[tuple[Sequence[Value], int]] | npt.NDArray[np.int64]"]
-Rules: TypeAlias = Sequence[tuple[str, int]]
+Facts: TypeAlias = Mapping[str, "Iterable[tuple[Sequence[Value], int]] | npt.NDArray[np.int64]"]
+Rules: TypeAlias = Iterable[tuple[str, int]]
 
 __all__ = ["DOMAINS", "Exported", "Facts", "GroupResult", "Reasoner", "Rules"]
 
@@ -115,10 +125,11 @@ class Reasoner(Writer):
     ) -> EpochResult:
         """Apply one transaction and commit it.
 
-        facts: relation -> list of (tuple, weight), or int64[n, arity], each row of weight 1. rules: list of
-        (text, weight). declarations: `.decl` directives. undeclare: relations whose declaration is withdrawn first.
-        strategy, placement: how to evaluate it, whatever the reasoner would choose; the placement holds for this
-        transaction alone.
+        facts: relation -> (tuple, weight) pairs, any iterable of them, or int64[n, arity], each row of weight 1; values
+        and weights may be scalars of numpy. What is added to a tuple is the sum of its weights, in whatever order they
+        come (but in the mode `set`). rules: (text, weight) pairs. declarations: `.decl` directives. undeclare:
+        relations whose declaration is withdrawn first. strategy, placement: how to evaluate it, whatever the reasoner
+        would choose; the placement holds for this transaction alone.
 
         Raises:
             ZedlogError: the transaction is refused; nothing changed.
@@ -198,6 +209,8 @@ class Reasoner(Writer):
 
     def _find(self, schema: Schema, position: int, value: Value) -> int | None:
         """The code of a value that a column is compared with; None for a symbol that occurs nowhere."""
+        column = schema.columns[position]
+        value = plain_value(value, f"column {position + 1} ({column.name}) of {schema.relation}")
         value = fitted(value, schema, position)
         return self._symbols.find(value) if isinstance(value, str) else encode_value(value, self._symbols)
 
@@ -294,24 +307,22 @@ def _request(
 ) -> Request:
     known = Transaction.parse(mode=mode, undeclare=undeclare, strategy=strategy, placement=placement)
     inputs = []
+    if facts is not None and not isinstance(facts, Mapping):
+        raise InvalidRequestError(
+            f"facts must map names of relations to their facts, not {type(facts).__name__}"
+        )
     for relation, given in (facts or {}).items():
         if isinstance(given, np.ndarray):
             check_array(relation, given)
             tuples: Any = given
             weights = np.ones(1, np.int64)
         else:
-            for _, weight in given:
-                check_weight(weight, f"facts of {relation}")
-            tuples = [values for values, _ in given]
-            weights = np.array([weight for _, weight in given], np.int64)
+            tuples, weights = weighted_tuples(relation, given)
         if len(tuples):
             inputs.append(FactInput(relation, tuples, weights))
-    changes = tuple(
-        RuleChange(text, check_weight(weight, f"the rule {shown(text)}")) for text, weight in rules or ()
-    )
     return Request(
         tuple(inputs),
-        changes,
+        weighted_rules(rules) if rules is not None else (),
         declarations,
         known.mode,
         dry_run,

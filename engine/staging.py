@@ -1,7 +1,9 @@
 """From a client's transactions to what an epoch applies: checked, encoded, summed up.
 
 In: transactions, in log order. Out: the program after them and one Z-set of facts for each relation. Always: a
-transaction is staged whole or not at all, against the weights that the ones staged before it leave.
+transaction is staged whole or not at all, against the weights that the ones staged before it leave. What a transaction
+adds to a tuple is the exact sum of all that it says of it, so the order of its parts means nothing (but in the mode
+`set`); a sum, or a weight after it, that leaves the range of weights refuses it.
 """
 
 from __future__ import annotations
@@ -9,21 +11,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.batches import TypedFacts
 from engine.elastic import Strategy
-from engine.errors import ArityError, InvalidValueError, NegativeWeightError, TypeMismatchError, ZedlogError
+from engine.errors import (
+    ArityError,
+    InvalidValueError,
+    NegativeWeightError,
+    TypeMismatchError,
+    WeightOverflowError,
+    ZedlogError,
+)
 from engine.language.operators import check_relation_name
 from engine.language.schema import Column, ColumnType, Schema
 from engine.placement import Codes, Placement
 from engine.program import Program
-from engine.resident.relation import PushOverflow, Relation
+from engine.resident.relation import Relation
 from engine.symbols import SymbolTable
-from engine.transaction import Mode, PlacementName, RuleChange, Transaction, Value
+from engine.transaction import MAX_WEIGHT, Mode, PlacementName, RuleChange, Transaction, Tuple, Value
 from engine.values import column_types, decode, encode_column, encode_numbers, number_types, type_of
 
 Types: TypeAlias = tuple[ColumnType, ...]
@@ -98,10 +107,17 @@ class Request:
 
 class Staging:
     """The epoch to be: `program` and `facts` grow with each `add`. Facts stand by the types of their tuples, for the
-    types of a relation may change on the way."""
+    types of a relation may change on the way.
 
-    def __init__(self, program: Program, placement: Placement, symbols: SymbolTable) -> None:
+    heaviest: no fact has a larger weight before the epoch. While this and what is added are small, as they nearly
+    always are, no weight can leave its range, and what is only added needs no look at the weights that are there.
+    """
+
+    def __init__(
+        self, program: Program, placement: Placement, symbols: SymbolTable, heaviest: int = MAX_WEIGHT
+    ) -> None:
         self.program = program
+        self._heaviest = heaviest
         self.facts: dict[Typed, list[Delta]] = {}
         self._before = program
         self._placement = placement
@@ -213,7 +229,8 @@ class Staging:
             return part.tuples.encode(self._symbols)
         codes = np.empty((len(part.tuples), len(types)), np.int64)
         for position, values in enumerate(zip(*part.tuples, strict=True)):
-            codes[:, position] = encode_column(values, types[position], self._symbols)
+            where = f"column {position + 1} of the facts of {part.relation}"
+            codes[:, position] = encode_column(values, types[position], self._symbols, where)
         return codes
 
     # ---- weights
@@ -229,41 +246,71 @@ class Staging:
         for typed, deltas in staged.items():
             if mode == "set":
                 deltas = self._as_sets(typed, deltas)
-            elif any((weights < 0).any() for _, weights in deltas):
-                deltas = self._checked(typed, deltas)
-            if deltas:
+                self._heaviest = max(self._heaviest, 1)
+            else:
+                largest = _largest(deltas)
+                if self._heaviest + largest > MAX_WEIGHT or any((w < 0).any() for _, w in deltas):
+                    deltas = [self._checked(typed, deltas)]
+                self._heaviest += largest
+            if any(len(codes) for codes, _ in deltas):
                 sums[typed] = deltas
         return sums
 
-    def _checked(self, typed: Typed, deltas: list[Delta]) -> list[Delta]:
-        """The changes, if they leave no weight below zero; none, if they come to nothing."""
-        tally = Relation(typed[0], len(typed[1]))
-        for codes, weights in deltas:
-            _push(tally, codes, weights)
-        rows = tally.all_rows()
-        change = tally.describe(rows)[0]
-        codes = tally.codes(rows)
-        now = self._weights(typed, codes)
-        wrong = np.flatnonzero((change < 0) & (now + np.minimum(change, 0) < 0))
-        if len(wrong):
-            raise self._negative(typed, codes[wrong[:_SHOWN]], now[wrong], change[wrong], len(wrong))
-        return deltas if change.any() else []
+    def _checked(self, typed: Typed, changes: list[Delta]) -> Delta:
+        """The sum of a relation's changes, against the weights that are there.
 
-    def _negative(
-        self, typed: Typed, codes: Codes, now: Codes, change: Codes, number: int
-    ) -> NegativeWeightError:
-        relation, types = typed
-        tuples = [list(t) for t in decode(codes, types, self._symbols)]
-        shown = ", ".join(f"{relation}({', '.join(map(_literal, t))})" for t in tuples)
-        more = f" and {number - len(tuples)} more" if number > len(tuples) else ""
+        Raises:
+            WeightOverflowError, NegativeWeightError: a sum, or a weight after it, leaves the range of weights.
+        """
+        codes, high, low = _net(typed, changes)
+        fits = (high >= -(2**31)) & (high < 2**31) & ((high != -(2**31)) | (low != 0))
+        now = self._weights(typed, codes)
+        if not fits.all():
+            wrong = np.flatnonzero(~fits)
+            total = (int(high[wrong[0]]) << 32) + int(low[wrong[0]])
+            raise WeightOverflowError(
+                f"what the transaction adds to the weight of {self._shown(typed, codes[wrong])} leaves 64 bits; "
+                f"for the first of them it comes to {total}",
+                **self._about(typed, codes[wrong], now[wrong]),
+            )
+        change = (high << 32) + low
+        too_large = np.flatnonzero((change > 0) & (now > MAX_WEIGHT - np.maximum(change, 0)))
+        if len(too_large):
+            codes = codes[too_large]
+            raise WeightOverflowError(
+                f"the transaction would take the weight of {self._shown(typed, codes)} out of 64 bits",
+                **self._about(typed, codes, now[too_large]),
+                changes=change[too_large][:_SHOWN].tolist(),
+            )
+        below = np.flatnonzero((change < 0) & (now + np.minimum(change, 0) < 0))
+        if len(below):
+            raise self._negative(typed, codes[below], now[below], change[below])
+        moved = np.flatnonzero(change)
+        return codes[moved], change[moved]
+
+    def _negative(self, typed: Typed, codes: Codes, now: Codes, change: Codes) -> NegativeWeightError:
         return NegativeWeightError(
-            f"the transaction would take the weight of {shown}{more} below zero",
-            relation=relation,
-            tuples=tuples,
-            weights=[int(w) for w in now[: len(tuples)]],
-            changes=[int(w) for w in change[: len(tuples)]],
-            number=number,
+            f"the transaction would take the weight of {self._shown(typed, codes)} below zero",
+            **self._about(typed, codes, now),
+            changes=change[:_SHOWN].tolist(),
         )
+
+    def _about(self, typed: Typed, codes: Codes, now: Codes) -> dict[str, Any]:
+        """What a program needs to know of tuples whose weights would be wrong: the first of them."""
+        return {
+            "relation": typed[0],
+            "tuples": [list(t) for t in self._decoded(typed, codes)],
+            "weights": now[:_SHOWN].tolist(),
+            "number": len(codes),
+        }
+
+    def _shown(self, typed: Typed, codes: Codes) -> str:
+        shown = [f"{typed[0]}({', '.join(map(_literal, values))})" for values in self._decoded(typed, codes)]
+        more = f" and {len(codes) - _SHOWN} more" if len(codes) > _SHOWN else ""
+        return ", ".join(shown) + more
+
+    def _decoded(self, typed: Typed, codes: Codes) -> list[Tuple]:
+        return decode(codes[:_SHOWN], typed[1], self._symbols)
 
     def _as_sets(self, typed: Typed, deltas: list[Delta]) -> list[Delta]:
         """In order: after a positive change a tuple has weight 1 or what it had, after a negative one 0."""
@@ -304,15 +351,44 @@ class Staging:
             key = program.key(relation) if program.types.get(relation) == types else self._key_before(typed)
             # Facts of types that a relation had on the way only have come and gone.
             if key is not None:
-                deltas[key] = _joined(parts)
-        return deltas
+                deltas[key] = _joined(typed, parts)
+        return {key: delta for key, delta in deltas.items() if len(delta[0])}
 
 
-def _joined(parts: list[Delta]) -> Delta:
+def _joined(typed: Typed, parts: list[Delta]) -> Delta:
+    """The changes of transactions that were checked one after the other, as one Z-set."""
     if len(parts) == 1:
         return parts[0]
+    if _largest(parts) > MAX_WEIGHT:
+        # A placement may add up in any order, so the sums must be made here. Each is a difference of two weights.
+        codes, high, low = _net(typed, parts)
+        return codes, (high << 32) + low
     weights = [np.broadcast_to(weights, len(codes)) for codes, weights in parts]
     return np.concatenate([codes for codes, _ in parts]), np.concatenate(weights)
+
+
+def _largest(parts: list[Delta]) -> int:
+    """No sum of the changes of a tuple is larger than this, nor one of some of them."""
+    return sum(
+        len(codes) * max(abs(int(weights.min())), int(weights.max()))
+        for codes, weights in parts
+        if len(codes)
+    )
+
+
+def _net(typed: Typed, parts: list[Delta]) -> tuple[Codes, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The distinct tuples of some changes, and the exact sum of each one's weights as high * 2^32 + low, where low has
+    32 bits: so sums of fewer than 2^31 weights are exact, also those that leave 64 bits."""
+    tally = Relation(typed[0], len(typed[1]))
+    once = np.ones(1, np.int64)
+    pushed = [tally.push(codes, _GROUND, once) for codes, _ in parts]
+    rows = tally.all_rows()
+    high, low = np.zeros((2, int(rows[-1]) + 1 if len(rows) else 0), np.int64)
+    for places, (_, weights) in zip(pushed, parts, strict=True):
+        np.add.at(high, places, weights >> 32)
+        np.add.at(low, places, weights & 0xFFFFFFFF)
+    high, low = high[rows], low[rows]
+    return tally.codes(rows), high + (low >> 32), low & 0xFFFFFFFF
 
 
 def _runs(flags: npt.NDArray[np.bool_]) -> Iterable[slice]:
@@ -322,10 +398,8 @@ def _runs(flags: npt.NDArray[np.bool_]) -> Iterable[slice]:
 
 
 def _push(tally: Relation, codes: Codes, weights: npt.NDArray[np.int64]) -> None:
-    try:
-        tally.push(codes, _GROUND, weights)
-    except PushOverflow as stop:
-        raise stop.error from None
+    """Add to a tally what was checked: its sums are differences of weights, which fit."""
+    tally.push(codes, _GROUND, weights)
 
 
 def _more(before: Codes, after: Codes) -> int:

@@ -10,10 +10,14 @@ and before the transaction is applied they are read into `columns`, typed column
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 
 from engine.elastic import STRATEGIES, Strategy
@@ -29,7 +33,8 @@ PlacementName = Literal["auto", "resident", "spark"]
 PLACEMENTS: tuple[str, ...] = get_args(PlacementName)
 
 MAX_WEIGHT = 2**63 - 1
-_VALUE_TYPES = (str, int, float, bool)
+"""Weights lie between -MAX_WEIGHT and MAX_WEIGHT, so that the negation of each is one too."""
+_VALUE_TYPES = frozenset((str, int, float, bool))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +112,8 @@ class Transaction:
 
         Raises:
             InvalidRequestError: a field is missing or of another type, or there is no such strategy or placement.
-            InvalidWeightError: a weight is 0, not an integer, or outside of 64 bits.
-            InvalidValueError: a value is no string, boolean, float or 64-bit integer.
+            InvalidWeightError: a weight is 0, not an integer, or too large.
+            InvalidValueError: a value is not a string, a boolean, a finite float or a 64-bit integer.
         """
         if mode not in ("zset", "set"):
             raise InvalidRequestError(f'mode must be "zset" or "set", not {shown(mode)}')
@@ -183,14 +188,118 @@ def _batch(entry: Mapping[str, Any]) -> Batch:
 
 
 def check_weight(weight: object, where: str) -> int:
-    """A weight as it came from a client, checked."""
+    """A weight as it came from a client, checked; an integer of numpy becomes Python's."""
+    if isinstance(weight, np.integer):
+        weight = weight.item()
     if type(weight) is not int:
         raise InvalidWeightError(f"{where}: a weight must be an integer, not {shown(weight)}")
     if weight == 0:
         raise InvalidWeightError(f"{where}: a weight of 0 changes nothing; use +1 to add and -1 to retract")
     if not -MAX_WEIGHT <= weight <= MAX_WEIGHT:
-        raise InvalidWeightError(f"{where}: the weight {shown(weight)} does not fit into 64 bits")
+        raise InvalidWeightError(
+            f"{where}: the weight {shown(weight)} is too large; it must lie between {-MAX_WEIGHT} and {MAX_WEIGHT}"
+        )
     return weight
+
+
+def plain_value(value: object, where: str) -> Value:
+    """A value as it came from a client, checked; a scalar of numpy becomes Python's.
+
+    Raises:
+        InvalidValueError: it is not a symbol, a 64-bit integer, a finite float or a bool.
+    """
+    known = value.item() if isinstance(value, np.generic) else value
+    if type(known) is int and not -(2**63) <= known < 2**63:
+        raise InvalidValueError(f"{where}: the number {known} does not fit into 64 bits")
+    if type(known) is float and not math.isfinite(known):
+        raise not_finite(known, where)
+    if type(known) not in _VALUE_TYPES:
+        raise InvalidValueError(f"{where}: {shown(value)} is not a symbol, a number, a float or a bool")
+    return cast(Value, known)
+
+
+def not_finite(value: float, where: str) -> InvalidValueError:
+    """The error for a float that is NaN or infinite."""
+    return InvalidValueError(f"{where}: a float must be finite, but this one is {value}")
+
+
+def weighted_tuples(
+    relation: str, given: Iterable[tuple[Sequence[Value], int]]
+) -> tuple[list[Sequence[Value]], npt.NDArray[np.int64]]:
+    """The facts of one relation as a caller of the library gives them, an iterable of (tuple, weight): the tuples, and
+    int64[n] weights. Numpy's scalars become Python's; the iterable is consumed.
+
+    Raises:
+        InvalidRequestError: something is not a pair of a tuple (or list) and a weight.
+        InvalidWeightError: a weight is 0, not an integer, or too large.
+        InvalidValueError: a value is of no type of the language.
+    """
+    where = f"facts of {relation}"
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise InvalidRequestError(f"{where} must be {_SHAPE}, not {shown(given)}", relation=relation)
+    entries = list(given)
+    # By whole columns, since nearly always all is well; what is not is found entry by entry.
+    if not (_ROWS.issuperset(map(type, entries)) and set(map(len, entries)) <= {2}):
+        entries = [_entry(relation, i, entry) for i, entry in enumerate(entries)]
+    tuples, weights = [entry[0] for entry in entries], [entry[1] for entry in entries]
+    if not _ROWS.issuperset(map(type, tuples)):
+        tuples = [_entry(relation, i, entry)[0] for i, entry in enumerate(entries)]
+    if not (
+        set(map(type, weights)) <= {int} and all(weights) and max(map(abs, weights), default=0) <= MAX_WEIGHT
+    ):
+        weights = [check_weight(weight, f"{where}, entry {i}") for i, weight in enumerate(weights)]
+    if not _VALUE_TYPES.issuperset(map(type, chain.from_iterable(tuples))):
+        tuples = [_plain_row(row, f"{where}, entry {i}") for i, row in enumerate(tuples)]
+    return tuples, np.array(weights, np.int64)
+
+
+_ROWS = frozenset((tuple, list))
+_SHAPE = 'an iterable of (tuple, weight) such as [(("alice", 1), 1)], or an array of integers [n, columns]'
+
+
+def _entry(relation: str, position: int, entry: Any) -> tuple[Sequence[Value], Any]:
+    """A pair of a tuple and a weight, of which other classes than tuple and list are understood too."""
+    pair = isinstance(entry, tuple | list) and len(entry) == 2
+    values = entry[0] if pair else None
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        values = values.tolist()
+    if not isinstance(values, tuple | list):
+        raise InvalidRequestError(
+            f"facts of {relation} must be {_SHAPE}; entry {position} is {shown(entry)}", relation=relation
+        )
+    return tuple(values), entry[1]
+
+
+def weighted_rules(given: Iterable[tuple[str, int]]) -> tuple[RuleChange, ...]:
+    """The rules as a caller of the library gives them, an iterable of (text, weight).
+
+    Raises:
+        InvalidRequestError, InvalidWeightError: it is not.
+    """
+    shape = 'rules must be an iterable of (text, weight) such as [("p(x) :- q(x).", 1)]'
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise InvalidRequestError(f"{shape}, not {shown(given)}")
+    changes = []
+    for position, entry in enumerate(given):
+        pair = isinstance(entry, tuple | list) and len(entry) == 2
+        if not pair or not isinstance(entry[0], str):
+            raise InvalidRequestError(f"{shape}; entry {position} is {shown(entry)}")
+        changes.append(RuleChange(str(entry[0]), check_weight(entry[1], f"the rule {shown(entry[0])}")))
+    return tuple(changes)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether `plain_value` would give back the value as it is."""
+    kind = type(value)
+    if kind is str or kind is bool:
+        return True
+    if kind is int:
+        return -(2**63) <= value < 2**63  # type: ignore[operator]  # it is an int
+    return kind is float and math.isfinite(value)  # type: ignore[arg-type]  # it is a float
+
+
+def _plain_row(row: Sequence[object], where: str) -> list[Value]:
+    return [plain_value(value, where) for value in row]
 
 
 def _names(entries: Sequence[str]) -> tuple[str, ...]:
@@ -217,17 +326,12 @@ def _fact_change(entry: Mapping[str, Any], position: int) -> FactChange:
             raise InvalidRequestError(
                 f"{where}.tuples[{i}]: a tuple must be a list of values, not {shown(row)}"
             )
-        for value in row:
-            if type(value) not in _VALUE_TYPES:
-                raise InvalidValueError(
-                    f"{where}.tuples[{i}]: {shown(value)} is no symbol, number, float or bool",
-                    relation=relation,
-                )
-            if type(value) is int and not -(2**63) <= value < 2**63:
-                raise InvalidValueError(
-                    f"{where}.tuples[{i}]: the number {shown(value)} does not fit into 64 bits",
-                    relation=relation,
-                )
+    if not all(map(_is_plain, chain.from_iterable(tuples))):
+        try:
+            tuples = [_plain_row(row, f"{where}.tuples[{i}]") for i, row in enumerate(tuples)]
+        except InvalidValueError as error:
+            error.detail["relation"] = relation
+            raise
     return FactChange(relation, tuples, check_weight(entry.get("weight", 1), where))
 
 

@@ -2,7 +2,7 @@
 
 symbol   its number in the symbol table
 number   itself
-float    its 64 bits; -0.0 counts as 0.0 and every NaN is refused, so that equal values have equal codes
+float    its 64 bits; -0.0 counts as 0.0, so that equal values have equal codes; NaN and infinity are refused
 bool     0 or 1
 
 A value has the type that it comes with, and a column takes values of its own type, with one exception: JavaScript
@@ -11,6 +11,7 @@ writes 2.0 as 2, so a column that is declared `float` takes an integer, too, if 
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +23,7 @@ from engine.errors import InvalidValueError, TypeMismatchError, shown
 from engine.language.schema import Column, ColumnType, Schema
 from engine.language.syntax import Constant
 from engine.symbols import SymbolTable
-from engine.transaction import Tuple, Value
+from engine.transaction import Tuple, Value, not_finite
 
 Codes = npt.NDArray[np.int64]
 _TYPE_OF: dict[type, ColumnType] = {
@@ -51,7 +52,7 @@ def type_of(value: Value) -> ColumnType:
     """
     found = _TYPE_OF.get(type(value))
     if found is None:
-        raise InvalidValueError(f"{shown(value)} is not a symbol, number, float or bool")
+        raise InvalidValueError(f"{shown(value)} is not a symbol, a number, a float or a bool")
     return found
 
 
@@ -84,28 +85,68 @@ def _is_float(number: int) -> bool:
 
 
 def encode_value(value: Value, symbols: SymbolTable) -> int:
-    """The code of one value; a new symbol is interned."""
+    """The code of one value; a new symbol is interned.
+
+    Raises:
+        InvalidValueError: a number of more than 64 bits, a float that is not finite, a symbol that is not Unicode.
+    """
     kind = type(value)
     if kind is str:
+        check_texts((value,))  # type: ignore[arg-type]  # kind is str
         return symbols.intern(value)  # type: ignore[arg-type]  # kind is str
     if kind is float:
         return _float_code(value)
+    if not -(2**63) <= value < 2**63:  # type: ignore[operator]  # it is an int or a bool
+        raise InvalidValueError(f"the number {value} does not fit into 64 bits")
     return int(value)
 
 
-def encode_column(values: Sequence[Value], column: ColumnType, symbols: SymbolTable) -> Codes:
-    """The codes of values that all have the type `column`."""
+def encode_column(
+    values: Sequence[Value], column: ColumnType, symbols: SymbolTable, where: str = "a fact"
+) -> Codes:
+    """The codes of values that all have the type `column`. where: what an error calls the place of a value.
+
+    Raises:
+        InvalidValueError: a number of more than 64 bits, a float that is not finite, a symbol that is not Unicode.
+    """
     if column is ColumnType.SYMBOL:
+        check_texts(values, where)  # type: ignore[arg-type]  # all are str
         return symbols.intern_all(values)  # type: ignore[arg-type]  # all are str
     if column is ColumnType.FLOAT:
-        floats = np.array(values, np.float64)
-        if np.isnan(floats).any():
-            raise InvalidValueError("a float must not be NaN: it is equal to nothing, not even to itself")
-        return (floats + 0.0).view(np.int64)
+        return float_codes(np.array(values, np.float64), where)
     try:
         return np.array(values, np.int64)
-    except OverflowError as error:
-        raise InvalidValueError(f"a number does not fit into 64 bits: {error}") from None
+    except OverflowError:
+        wrong = next(v for v in values if not -(2**63) <= int(v) < 2**63)
+        raise InvalidValueError(f"{where}: the number {wrong} does not fit into 64 bits") from None
+
+
+def float_codes(floats: npt.NDArray[np.float64], where: str) -> Codes:
+    """The codes of floats.
+
+    Raises:
+        InvalidValueError: one is NaN or infinite.
+    """
+    finite = np.isfinite(floats)
+    if not finite.all():
+        raise not_finite(float(floats[~finite][0]), where)
+    return (floats + 0.0).view(np.int64)
+
+
+def check_texts(texts: Sequence[str], where: str = "a value") -> None:
+    """Symbols are text that UTF-8 can write.
+
+    Raises:
+        InvalidValueError: one holds half of a surrogate pair.
+    """
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        wrong = next(text for text in texts if half in text)
+        raise InvalidValueError(
+            f"{where}: the symbol {shown(wrong)} is not text of Unicode, for it holds half of a surrogate pair"
+        ) from None
 
 
 def column_types(relation: str, tuples: Sequence[Sequence[Value]], schema: Schema) -> tuple[ColumnType, ...]:
@@ -195,7 +236,7 @@ def decode_column(codes: Codes, column: ColumnType | None, symbols: SymbolTable)
 
 
 def _float_code(value: Any) -> int:
-    if value != value:
-        raise InvalidValueError("a float must not be NaN: it is equal to nothing, not even to itself")
+    if not math.isfinite(value):
+        raise not_finite(value, "a value")
     code: int = struct.unpack("<q", struct.pack("<d", value + 0.0))[0]
     return code

@@ -59,6 +59,8 @@ class Writer:
         self._program = Program()
         self._epoch = 0
         self._interactions: Interactions | None = None
+        # No fact ever had a larger weight: see Staging.
+        self._heaviest = 0
         self._evaluation: tuple[Policy, PlacementName | None] = policy, None
 
     @property
@@ -144,7 +146,7 @@ class Writer:
         start = time.perf_counter()
         mark = len(self._symbols)
         try:
-            staging = Staging(self._program, self._placement, self._symbols)
+            staging = Staging(self._program, self._placement, self._symbols, self._heaviest)
             staging.add(request)
             program, executed = self._execute(staging)
             record = self._record(program, executed, mark, start)
@@ -187,7 +189,7 @@ class Writer:
     def _refusals(self, requests: list[Request], mark: int) -> dict[int, ZedlogError]:
         """The requests that cannot be applied, each tried together with those before it that can."""
         refused: dict[int, ZedlogError] = {}
-        staging = Staging(self._program, self._placement, self._symbols)
+        staging = Staging(self._program, self._placement, self._symbols, self._heaviest)
         for i, request in enumerate(requests):
             try:
                 staging.add(request)
@@ -207,7 +209,7 @@ class Writer:
                 refused[i] = error
                 # What is staged cannot be taken out again.
                 self._symbols.truncate(mark)
-                staging = Staging(self._program, self._placement, self._symbols)
+                staging = Staging(self._program, self._placement, self._symbols, self._heaviest)
                 for earlier in (r for j, r in enumerate(requests[:i]) if j not in refused):
                     staging.add(earlier)
         self._symbols.truncate(mark)
@@ -217,7 +219,7 @@ class Writer:
         self, requests: list[Request]
     ) -> tuple[list[ZedlogError | None], tuple[Program, Executed] | None, ZedlogError | None]:
         """Stage and execute: (what was refused, what was executed, why the evaluation failed)."""
-        staging = Staging(self._program, self._placement, self._symbols)
+        staging = Staging(self._program, self._placement, self._symbols, self._heaviest)
         outcomes: list[ZedlogError | None] = []
         for request in requests:
             try:
@@ -291,6 +293,7 @@ class Writer:
         self._placement.commit()
         places.end(committed=True)
         self._program, self._budget = program, budget
+        self._heaviest = max((int(weights.max()) for _, weights in facts.values() if len(weights)), default=0)
 
     def _record(self, program: Program, executed: Executed, mark: int, start: float) -> EpochRecord:
         """The record of the executed epoch."""
@@ -338,6 +341,8 @@ class Writer:
         self._placement.commit()
         self._program = program
         self._epoch = record.epoch
+        weights = (change.asserted for change in record.relations.values() if len(change.asserted))
+        self._heaviest = max(self._heaviest, *(int(asserted.max()) for asserted in weights), 0)
 
     def decode_changes(self, record: EpochRecord) -> dict[str, list[tuple[Tuple, int]]]:
         """The tuples that an epoch inserted (+1) and deleted (-1), by relation."""

@@ -29,6 +29,9 @@ JSON_TYPES: Final = ("application/json",)
 _ZERO_DIGITS: Final = bytes.maketrans(b"0123456789", b"0" * 10)
 _LONG_NUMBER: Final = b"0" * 19
 
+# What Python and others write for a float that JSON has no word for.
+_NOT_FINITE: Final = re.compile("NaN|Infinity")
+
 T = TypeVar("T")
 
 
@@ -88,19 +91,24 @@ def decode_json(body: bytes) -> Any:
     """The JSON value in `body`, with exact integers.
 
     Raises:
-        MalformedJsonError: it is not JSON (NaN and Infinity are not), or nested too deeply.
-        InvalidValueError: an integer has more digits than any number of 64 bits could need.
+        MalformedJsonError: it is not JSON, or nested too deeply.
+        InvalidValueError: a number is NaN or infinite (which JSON cannot say, but some write), or is too large for a
+            float, or has more digits than any number of 64 bits could need.
     """
     if not body:
         raise MalformedJsonError("the body is empty; it must be a JSON document")
     try:
         decoded = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise MalformedJsonError(
-            f"the body is not JSON: {error.msg}: line {error.lineno}, column {error.colno}",
-            line=error.lineno,
-            column=error.colno,
-        ) from None
+        place = {"line": error.lineno, "column": error.colno}
+        where = f"line {error.lineno}, column {error.colno}"
+        number = _NOT_FINITE.match(error.doc, error.pos)
+        if number or "infinity" in error.msg:
+            found = number[0] if number else "a number that 64 bits cannot hold"
+            raise InvalidValueError(
+                f"a float must be finite, but the body holds {found}: {where}", **place
+            ) from None
+        raise MalformedJsonError(f"the body is not JSON: {error.msg}: {where}", **place) from None
     if _LONG_NUMBER not in body.translate(_ZERO_DIGITS):
         return decoded
     try:

@@ -55,13 +55,22 @@ class ExportBody(Strict):
     relation: Name | None = None
     query: Name | None = None
     format: Annotated[
-        Literal["parquet", "csv", "jsonl", "ntriples"] | None,
+        Literal["parquet", "csv", "tsv", "jsonl", "ntriples"] | None,
         Field(description="Told by the path where it is left out."),
     ] = None
     domain: Literal["all", "asserted", "derived"] = "all"
     weights: Annotated[StrictBool, Field(description="A last column with the weights of the facts.")] = False
     epoch: Annotated[StrictInt | None, Field(ge=0, le=2**63 - 1)] = None
     header: StrictBool = True
+    types: Annotated[
+        StrictBool, Field(description="Whether the header of CSV and TSV says the types: `name:symbol`.")
+    ] = True
+    strict: Annotated[
+        StrictBool,
+        Field(
+            description="Refuse what N-Triples cannot hold, which is else left out and counted (`left_out`)."
+        ),
+    ] = False
     overwrite: StrictBool = False
 
 

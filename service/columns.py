@@ -6,17 +6,18 @@ A column that is called like one of the call's own parameters (`limit`, `cursor`
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 
 from engine.errors import InvalidValueError, UnknownColumnError, did_you_mean, shown
+from engine.language.constants import read_decimal
 from engine.language.schema import Column, ColumnType, Schema
 from engine.transaction import Value
 from service.problems import InvalidParameterError, near
 
 PREFIX = "where."
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 
 
 def bound_columns(
@@ -69,12 +70,11 @@ def parse_value(text: str, column: Column, relation: str) -> Value:
                 return int(text)
             expected = "a 64-bit integer"
         case ColumnType.FLOAT:
-            try:
-                value = float(text)
-            except ValueError:
-                value = math.nan
-            if math.isfinite(value):
-                return value
+            if _DECIMAL.fullmatch(text):
+                try:
+                    return read_decimal(text)
+                except ValueError as error:
+                    raise _unfit(column, relation, str(error)) from None
             expected = "a finite floating-point number"
         case ColumnType.BOOL:
             if text in ("true", "false"):
@@ -82,8 +82,13 @@ def parse_value(text: str, column: Column, relation: str) -> Value:
             expected = "true or false"
         case _:
             return text
-    raise InvalidValueError(
-        f"column {column.name} of {relation} is {column.type.value}: {shown(text)} is not {expected}",
+    raise _unfit(column, relation, f"{shown(text)} is not {expected}")
+
+
+def _unfit(column: Column, relation: str, why: str) -> InvalidValueError:
+    assert column.type is not None, "any text is a symbol"
+    return InvalidValueError(
+        f"column {column.name} of {relation} is {column.type.value}: {why}",
         relation=relation,
         column=column.name,
         expected=column.type.value,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from engine import Reasoner
 from engine import errors as e
+from engine.batches import TypedFacts
+from engine.language.schema import ColumnType
 from engine.placement import Budget
 from engine.transaction import Transaction
 
@@ -369,3 +374,166 @@ def test_an_emptied_relation_that_a_rule_reads_stays_known():
     reasoner.apply(facts={"p": [((1,), -1)]}, rules=[("q(x) :- p(x).", -1), ("n(count(x)) :- p(x).", -1)])
     with pytest.raises(e.UnknownRelationError):
         reasoner.facts("p")
+
+
+M = 2**63 - 1
+T = ("a", 1)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        [("alice", 1)],
+        [["alice", 1]],
+        [(("alice", "bob"), 1, 2)],
+        [("alice", "bob", "cid")],
+        [({"alice"}, 1)],
+        [7],
+        ["alice"],
+        "alice",
+        b"alice",
+        {("alice",): 1},
+        None,
+        7,
+    ],
+)
+def test_facts_of_another_shape_are_refused_and_the_right_one_is_shown(shape: Any):
+    reasoner = Reasoner()
+    for change in (reasoner.apply, reasoner.dry_run):
+        with pytest.raises(e.InvalidRequestError, match=r'such as \[\(\("alice", 1\), 1\)\]'):
+            change(facts={"r": shape})
+    assert reasoner.relations() == {}
+
+
+def test_facts_and_rules_as_other_things_than_collections_of_pairs_are_refused():
+    with pytest.raises(e.InvalidRequestError, match="must map names"):
+        Reasoner().apply(facts=[("r", [(("a",), 1)])])  # type: ignore[arg-type]
+    for wrong in (["p(x) :- q(x)."], "p(x) :- q(x).", [("p(x) :- q(x).",)], [(1, 1)]):
+        with pytest.raises(e.InvalidRequestError, match=r"such as \[\("):
+            Reasoner().apply(rules=wrong)  # type: ignore[arg-type]
+
+
+def test_any_iterable_of_facts_and_of_rules_is_consumed():
+    reasoner = Reasoner()
+    reasoner.apply(
+        facts={"e": ((("a", str(i)), 1) for i in range(3)), "w": {("k",): 2, ("l",): 3}.items()},
+        rules=(rule for rule in TC),
+    )
+    assert sorted(reasoner.facts("tc")) == [("a", "0"), ("a", "1"), ("a", "2")]
+    assert sorted(reasoner.weighted("w")) == [(("k",), 2), (("l",), 3)]
+
+
+def test_scalars_of_numpy_are_values_and_weights():
+    reasoner = Reasoner()
+    row = (np.str_("x"), np.int64(-3), np.float64(0.5), np.bool_(True), np.float32(0.25), np.uint64(7))
+    reasoner.apply(facts={"r": [(row, np.int32(2)), (("y", 1, 1.0, False, 2.0, 3), 1)]})
+    assert sorted(reasoner.weighted("r")) == [
+        (("x", -3, 0.5, True, 0.25, 7), 2),
+        (("y", 1, 1.0, False, 2.0, 3), 1),
+    ]
+    assert {type(v) for row in reasoner.facts("r") for v in row} == {str, int, float, bool}
+    assert len(reasoner.facts("r", c1=np.int64(-3), c2=np.float64(0.5), c3=np.bool_(True))) == 1
+    reasoner.apply(facts={"p": [(np.array([1, 2]), 1)]})
+    assert reasoner.facts("p") == [(1, 2)]
+    logged = Transaction.parse([{"relation": "r", "tuples": [row], "weight": np.int64(1)}])
+    assert Transaction.decode(logged.encode()).facts[0].tuples == [["x", -3, 0.5, True, 0.25, 7]]
+    for wrong in (np.datetime64("2020-01-01"), np.complex128(1), np.bytes_(b"x"), np.uint64(2**63)):
+        with pytest.raises(e.InvalidValueError):
+            reasoner.apply(facts={"s": [((wrong,), 1)]})
+    for weight in (np.float64(1), np.bool_(True), np.int64(0), np.uint64(2**63), np.int64(-(2**63))):
+        with pytest.raises(e.InvalidWeightError):
+            reasoner.apply(facts={"s": [((1,), weight)]})
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), np.float64("inf")])
+def test_what_is_not_finite_is_refused_everywhere(value: float):
+    reasoner = Reasoner()
+    reasoner.apply(facts={"f": [((0.5,), 1)]}, declarations=".decl d(x: float)")
+    for relation in ("f", "d", "new"):
+        for change in (reasoner.apply, reasoner.dry_run):
+            with pytest.raises(e.InvalidValueError, match="must be finite"):
+                change(facts={relation: [((0.25,), 1), ((value,), 1)]})
+    with pytest.raises(e.InvalidValueError, match="must be finite"):
+        Transaction.parse([{"relation": "f", "tuples": [[value]]}])
+    with pytest.raises(e.InvalidValueError, match="must be finite"):
+        reasoner.facts("f", c0=value)
+    table = pa.table({"c0": pa.array([float(value)])})
+    columns = TypedFacts("f", (ColumnType.FLOAT,), table, np.ones(1, np.int64))
+    (outcome,) = reasoner.commit([Transaction(columns=(columns,))]).outcomes
+    assert isinstance(outcome, e.InvalidValueError)
+    assert "column 1 of the facts of f: a float must be finite" in str(outcome)
+
+
+def test_a_bound_of_more_than_64_bits_and_half_a_character_are_refused():
+    reasoner = Reasoner()
+    reasoner.apply(facts={"n": [((1,), 1)]})
+    with pytest.raises(e.InvalidValueError, match="does not fit into 64 bits"):
+        reasoner.facts("n", c0=2**63)
+    with pytest.raises(e.InvalidValueError, match="surrogate"):
+        reasoner.apply(facts={"s": [(("\ud800",), 1)]})
+
+
+@pytest.mark.parametrize("order", sorted(set(permutations([M, M, -M]))))
+def test_the_weights_of_one_tuple_are_added_up_before_they_are_judged(order: tuple[int, ...]):
+    reasoner = Reasoner()
+    assert reasoner.apply(facts={"r": [(T, w) for w in order]}).changes == {"r": [(T, 1)]}
+    assert reasoner.weighted("r") == [(T, M)]
+    entries = [{"relation": "s", "tuples": [list(T)], "weight": w} for w in order]
+    table = pa.table({"c0": ["a"] * 3, "c1": [1] * 3})
+    typed = TypedFacts("t", (ColumnType.SYMBOL, ColumnType.NUMBER), table, np.array(order, np.int64))
+    transaction = replace(Transaction.parse(entries), columns=(typed,))
+    assert reasoner.commit([transaction]).record is not None
+    assert reasoner.weighted("s") == reasoner.weighted("t") == [(T, M)]
+    # Together with what is there it is the sum that counts, too.
+    reasoner.apply(facts={"r": [(T, -1)]})
+    reasoner.apply(facts={"r": [(T, 2), (T, -1)] if order[0] > 0 else [(T, -1), (T, 2)]})
+    assert reasoner.weighted("r") == [(T, M)]
+    reasoner.check_invariants()
+
+
+def test_a_sum_or_a_weight_that_leaves_64_bits_names_the_tuples():
+    reasoner = Reasoner()
+    for weights in ([M, M], [M, 1], [-M, -M], [-M, -1], [M, -1, 2]):
+        with pytest.raises(e.WeightOverflowError) as refused:
+            reasoner.apply(facts={"ok": [(("k",), 1)], "r": [(T, w) for w in weights]})
+        assert refused.value.detail["tuples"] == [["a", 1]]
+        assert 'r("a", 1)' in str(refused.value)
+        assert str(sum(weights)) in str(refused.value)
+        assert reasoner.relations() == {}
+    reasoner.apply(facts={"r": [(T, M)]})
+    exported = reasoner.export()
+    again = Reasoner.restore(
+        exported.symbols, exported.facts, exported.schemas, exported.rules, exported.declarations, 1
+    )
+    for holding in (reasoner, again):
+        with pytest.raises(e.WeightOverflowError) as refused:
+            holding.apply(facts={"r": [(T, 1)]})
+        assert refused.value.detail["weights"] == [M]
+        assert refused.value.detail["changes"] == [1]
+
+
+def test_a_group_adds_up_what_each_transaction_alone_may_do():
+    reasoner = Reasoner()
+    weights = [M, 1, -M, M, -1]
+    group = reasoner.commit(
+        [Transaction.parse([{"relation": "r", "tuples": [list(T)], "weight": w}]) for w in weights]
+    )
+    fates = [type(outcome).__name__ for outcome in group.outcomes]
+    assert fates == ["EpochResult", "WeightOverflowError", *["EpochResult"] * 3]
+    assert reasoner.weighted("r") == [(T, M - 1)]
+    reasoner.check_invariants()
+
+
+def test_changes_that_cancel_out_fix_no_type():
+    reasoner = Reasoner()
+    assert reasoner.apply(facts={"r": [(("a",), 1), (("a",), -1)]}).changes == {}
+    reasoner.apply(facts={"r": [((1,), 1)]})
+    assert reasoner.facts("r") == [(1,)]
+
+
+@pytest.mark.parametrize("declarations", ["", ".decl never(x: symbol, f: float, b: bool)"])
+def test_a_negative_weight_of_an_unknown_relation_is_named_as_it_was_sent(declarations: str):
+    with pytest.raises(e.NegativeWeightError) as refused:
+        Reasoner().apply(facts={"never": [(("bob", 2.5, True), -1)]}, declarations=declarations)
+    assert refused.value.detail["tuples"] == [["bob", 2.5, True]]
+    assert 'never("bob", 2.5, true)' in str(refused.value)

@@ -2,8 +2,10 @@
 
 In: a request, a pinned snapshot, a session. Out: a file or a folder of files, and counts. Always: what appears under
 the target's name is whole and of one epoch; it appears in one step; and what was there before stays unless the request
-says `overwrite`. Importing an export again gives the same tuples, for every type and format (N-Triples: for relations
-of terms).
+says `overwrite`. Importing an export again gives the same tuples with the same types, for every type and format: a
+delimited file says its types in the header, unless the request wants names alone. N-Triples holds the triples that RDF
+knows. The rules of RDFS and OWL also derive generalised ones, such as a literal with a type; they are left out and
+counted, or refused where the request is strict. What is not made of terms is always refused.
 
 The blocks of the snapshot become Arrow columns, with each distinct string decoded once, and Spark writes them. The
 tuples are in the engine's memory while that lasts.
@@ -11,10 +13,12 @@ tuples are in the engine's memory while that lasts.
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,7 +32,8 @@ from pyspark.sql import functions as F
 from engine.arrow import column
 from engine.batches import WEIGHT, sync_folder, synced, unwritable
 from engine.bulk import ntriples
-from engine.bulk.request import CSV, JSONL, NTRIPLES, ExportRequest, suffixes
+from engine.bulk.headers import typed_names
+from engine.bulk.request import DELIMITED, JSONL, NTRIPLES, TSV, ExportRequest, suffixes
 from engine.errors import InvalidRequestError, TargetExistsError, TypeMismatchError
 from engine.language.parser import parse_query
 from engine.language.schema import Column, ColumnType
@@ -44,11 +49,12 @@ NOT_A_TRIPLE = "not a triple of N-Triples"
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export wrote."""
+    """What an export wrote. left_out: generalised triples, which are in no file."""
 
     rows: int
     files: int
     bytes: int
+    left_out: int = 0
 
 
 async def tuples_of(
@@ -142,17 +148,23 @@ def write(
         TargetExistsError, BulkStorageError, TypeMismatchError.
     """
     frame = from_driver(session, table)
+    left_out = 0
+    if request.format == NTRIPLES:
+        plain = _plain_triples(frame, columns, request)
+        left_out = table.num_rows - plain.count()
+        frame = plain
+    rows = table.num_rows - left_out
     if request.one_file:
         frame = frame.coalesce(1)
     if isinstance(target, str):
         _write(frame, columns, request, target, "overwrite" if request.overwrite else "error")
-        return Exported(table.num_rows, 0, 0)
+        return Exported(rows, 0, 0, left_out)
     scratch = target.parent / f".zedlog-export-{job}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(scratch, ignore_errors=True)
         _write(frame, columns, request, f"file://{scratch}", "error")
-        return _publish(scratch, target, request, table.num_rows)
+        return replace(_publish(scratch, target, request, rows), left_out=left_out)
     except OSError as error:
         raise unwritable(target.parent, error) from error
     finally:
@@ -161,9 +173,12 @@ def write(
 
 def _write(frame: DataFrame, columns: Sequence[Column], request: ExportRequest, url: str, mode: str) -> None:
     fields = [F.col(column(i)) for i in range(len(columns))]
-    named = [field.alias(about.name) for field, about in zip(fields, columns, strict=True)]
-    if request.format == CSV:
+    delimited = request.format in DELIMITED
+    names = typed_names(columns) if delimited and request.types else [about.name for about in columns]
+    named = [field.alias(name) for field, name in zip(fields, names, strict=True)]
+    if delimited:
         options: dict[str, Any] = {
+            "sep": "\t" if request.format == TSV else ",",
             "header": request.header,
             "quoteAll": True,
             "escape": '"',
@@ -175,25 +190,35 @@ def _write(frame: DataFrame, columns: Sequence[Column], request: ExportRequest, 
     elif request.format == JSONL:
         frame.select(F.to_json(F.struct(*named))).write.mode(mode).text(url)
     elif request.format == NTRIPLES:
-        frame.select(_triple(fields, columns)).write.mode(mode).text(url)
+        frame.select(F.concat_ws(" ", *fields, F.lit("."))).write.mode(mode).text(url)
     else:
         frame.select(*named).write.mode(mode).parquet(url)
 
 
-def _triple(fields: Sequence[SparkColumn], columns: Sequence[Column]) -> SparkColumn:
-    """The line of N-Triples; what is no triple ends the query."""
+def _plain_triples(frame: DataFrame, columns: Sequence[Column], request: ExportRequest) -> DataFrame:
+    """The triples that N-Triples can hold. What is not made of three terms ends the query; so does, where the request
+    is strict, what has a term in a place that RDF does not allow.
+
+    Raises:
+        TypeMismatchError: the columns are not three symbols.
+    """
     if [c.type for c in columns] != [ColumnType.SYMBOL] * 3:
         raise TypeMismatchError(
             "N-Triples holds three symbols: subject, predicate, object",
             expected="symbol, symbol, symbol",
             got=", ".join(c.type.value if c.type else "?" for c in columns),
         )
-    patterns = (ntriples.NODE, ntriples.IRI, ntriples.TERM)
-    right = fields[0].rlike(patterns[0]) & fields[1].rlike(patterns[1]) & fields[2].rlike(patterns[2])
+    fields = [F.col(column(i)) for i in range(3)]
+    right = _all_match(fields, (ntriples.NODE, ntriples.IRI, ntriples.TERM))
+    terms = F.lit(False) if request.strict else _all_match(fields, (ntriples.TERM,) * 3)
     line = F.concat_ws(" ", *fields, F.lit("."))
-    return F.when(right, line).otherwise(
-        F.raise_error(F.concat(F.lit(f"{NOT_A_TRIPLE}: "), F.left(line, F.lit(200)))).cast("string")
-    )
+    wrong = F.raise_error(F.concat(F.lit(f"{NOT_A_TRIPLE}: "), F.left(line, F.lit(200)))).cast("boolean")
+    return frame.where(F.when(right, F.lit(True)).when(terms, F.lit(False)).otherwise(wrong))
+
+
+def _all_match(fields: Sequence[SparkColumn], patterns: Sequence[str]) -> SparkColumn:
+    tests = [field.rlike(pattern) for field, pattern in zip(fields, patterns, strict=True)]
+    return functools.reduce(operator.and_, tests)
 
 
 def _publish(scratch: Path, target: Path, request: ExportRequest, rows: int) -> Exported:

@@ -6,10 +6,14 @@ is found by the names of Java's exceptions, which are stable.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+import orjson
 
 from engine.bulk.exporting import NOT_A_TRIPLE
 from engine.bulk.sources import Source, damage
+from engine.bulk.typed import TOO_HEAVY
 from engine.errors import (
     BulkStorageError,
     HeaderMismatchError,
@@ -57,6 +61,10 @@ def explained(error: Exception, sources: Sequence[Source] = ()) -> ZedlogError:
         )
     if NOT_A_TRIPLE in text:
         return InvalidValueError(_line(lines, (NOT_A_TRIPLE,)))
+    if TOO_HEAVY in text:
+        line = _line(lines, (TOO_HEAVY,))
+        row = re.search(r": (\{.*\})", line)
+        return WeightOverflowError(line, tuples=[list(orjson.loads(row[1]).values())] if row else [])
     if "ARITHMETIC_OVERFLOW" in text:
         return WeightOverflowError("the weight of a tuple leaves 64 bits")
     if sources and any(word in text for word in (*_MISSING, *_DAMAGED)):

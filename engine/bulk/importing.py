@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -37,12 +38,13 @@ from engine.bulk.reading import (
     WEIGHT_FIELD,
     RawRows,
     as_type,
+    may_be,
     text_lines,
 )
 from engine.bulk.rejects import Rejected, summary, write_rejects
 from engine.bulk.request import FACTS, FAIL, JSONL, SKIP, TRIPLE, ImportRequest
 from engine.bulk.sources import Source
-from engine.bulk.typed import ORDER, looks_like, mismatch
+from engine.bulk.typed import ORDER, TOO_HEAVY, mismatch
 from engine.errors import (
     ArityError,
     BadRowsError,
@@ -53,11 +55,14 @@ from engine.errors import (
 )
 from engine.language.parser import parse_declarations
 from engine.language.schema import ColumnType, Schema
-from engine.transaction import Batch, Transaction
+from engine.transaction import MAX_WEIGHT, Batch, Transaction
 
 ROWS = "rows"
 """The column of a batch file that says how many rows of the files a tuple stands for."""
 _MARKS = "marks"
+_SMALL_WEIGHT = 1 << 31
+"""So many rows of such a weight as to leave 64 bits are not in any files."""
+_BAD_WEIGHT = f"the weight is not an integer between {-MAX_WEIGHT} and {MAX_WEIGHT}"
 Step = Callable[[str], None]
 
 
@@ -140,7 +145,7 @@ class Importer:
         names = None if schema is None else [c.name for c in schema.columns]
         urls = [source.url for source in sources]
         self._step("look")
-        rows = reading.read(self._session, urls, request, names)
+        rows = reading.read(self._session, urls, request, schema)
         types = self._types(relation, rows, request, schema)
         if not rows.width:
             return 0
@@ -181,7 +186,7 @@ class Importer:
                 expected=len(known),
                 got=rows.width,
             )
-        for kinds in (request.types, rows.types or ()):
+        for kinds in (request.types or rows.said or (), rows.types or ()):
             if kinds and len(kinds) != rows.width:
                 raise ArityError(
                     f"there are {len(kinds)} types, but {rows.width} columns",
@@ -248,7 +253,7 @@ class Importer:
         for file in batch.files:
             counts = pq.read_table(self._store.root / file.path, columns=[ROWS, WEIGHT])
             result.rows += pc.sum(counts.column(ROWS)).as_py() or 0
-            result.weight += sum(_chunk_sums(counts.column(WEIGHT)))
+            result.weight += _exact_sum(counts.column(WEIGHT))
             result.tuples += counts.num_rows
 
 
@@ -263,8 +268,9 @@ def _rows_of(files: Sequence[Path]) -> int:
     return sum(pc.sum(pq.read_table(file, columns=[ROWS]).column(ROWS)).as_py() or 0 for file in files)
 
 
-def _chunk_sums(weights: pa.ChunkedArray) -> list[int]:
-    return [pc.sum(chunk).as_py() or 0 for chunk in weights.chunks]
+def _exact_sum(weights: pa.ChunkedArray) -> int:
+    values = np.asarray(weights.to_numpy(), np.int64)
+    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
 def _by_relation(request: ImportRequest, sources: Sequence[Source]) -> dict[str, list[Source]]:
@@ -295,7 +301,8 @@ def _keyed(
             for i, (name, kind, text, value) in enumerate(zip(names, types, shown, values, strict=True))
         ]
         if request.weight_column is not None:
-            wrong.append(F.when(weight.isNull(), F.lit("the weight is no integer of 64 bits")))
+            fits = weight.between(-MAX_WEIGHT, MAX_WEIGHT)
+            wrong.append(F.when(~F.coalesce(fits, F.lit(False)), F.lit(_BAD_WEIGHT)))
     reason = F.coalesce(F.col(REASON), *wrong)
     typed = rows.frame.select(
         *[value.alias(name) for name, value in zip(columns(rows.width), values, strict=True)],
@@ -324,7 +331,9 @@ def _summed(keyed: DataFrame, width: int, request: ImportRequest) -> DataFrame:
     """
     key = [*columns(width), _MARKS]
     counted = (
-        keyed.repartition(*key).groupBy(*key).agg(_total(request).alias(WEIGHT), F.sum(ROWS).alias(ROWS))
+        keyed.repartition(*key)
+        .groupBy(*key)
+        .agg(_total(request, width).alias(WEIGHT), F.sum(ROWS).alias(ROWS))
     )
     return counted.select(*columns(width), WEIGHT, ROWS, f"{_MARKS}.*")
 
@@ -336,24 +345,31 @@ def _weight(rows: RawRows, request: ImportRequest) -> Column:
     return as_type(given, ColumnType.NUMBER, request.format) if rows.types is None else given.cast("long")
 
 
-def _total(request: ImportRequest) -> Column:
-    """In the mode `set` a tuple counts once, however often it stands in the files."""
-    return F.sum(WEIGHT) if request.mode == "zset" else F.max(WEIGHT) if request.weight > 0 else F.min(WEIGHT)
+def _total(request: ImportRequest, width: int) -> Column:
+    """In the mode `set` a tuple counts once, however often it stands in the files. Weights of both signs are added up
+    exactly, so that their order does not decide whether the sum leaves 64 bits."""
+    if request.mode == "set":
+        return F.max(WEIGHT) if request.weight > 0 else F.min(WEIGHT)
+    if request.weight_column is None and abs(request.weight) < _SMALL_WEIGHT:
+        return F.sum(WEIGHT)
+    total = F.sum(F.col(WEIGHT).cast("decimal(20,0)"))
+    shown = F.to_json(F.struct(*columns(width)))
+    return F.when(total.between(-MAX_WEIGHT, MAX_WEIGHT), total.cast("bigint")).otherwise(
+        F.raise_error(F.concat(F.lit(f"{TOO_HEAVY}: "), shown)).cast("bigint")
+    )
 
 
 def _agreed(
     rows: RawRows, known: Sequence[ColumnType | None], request: ImportRequest
 ) -> list[ColumnType | None]:
-    """The narrowest type that every row of a column is of: bool, number, float, else symbol."""
+    """The narrowest type that every row of a column is written as: bool, number, float, else symbol. A row that is
+    written as a number but does not fit is a bad row then, and no reason to take another type for all."""
     tests: list[Column] = []
     for i, kind in enumerate(known):
         if kind is None:
             value = F.col(reading.field(i))
             for candidate in ORDER:
-                if request.format == JSONL:
-                    fits = as_type(value, candidate, JSONL).isNotNull()
-                else:
-                    fits = looks_like(value, candidate)
+                fits = may_be(value, candidate, request.format)
                 tests.append(F.bool_and(F.coalesce(fits, F.lit(False))).alias(f"{candidate.value}{i}"))
     found = rows.frame.filter(F.col(REASON).isNull()).agg(*tests).collect()[0]
     return [

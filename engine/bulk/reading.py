@@ -16,6 +16,7 @@ first line where the number or the names of the columns have to be known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,10 +26,11 @@ from pyspark.sql import functions as F
 
 from engine.arrow import columns as arrow_columns
 from engine.bulk import ntriples
+from engine.bulk.headers import read_header
 from engine.bulk.request import FACTS, JSONL, NTRIPLES, PARQUET, ImportRequest
-from engine.bulk.typed import converted, finite
-from engine.errors import HeaderMismatchError, InvalidRequestError, TypeMismatchError
-from engine.language.schema import ColumnType
+from engine.bulk.typed import NUMBER, SHOWN, converted, finite, is_exact, looks_like
+from engine.errors import ArityError, HeaderMismatchError, InvalidRequestError, TypeMismatchError, shown
+from engine.language.schema import ColumnType, Schema
 
 RAW, REASON, FILE, BLOCK, PLACE = "raw", "reason", "file", "block", "place"
 MARKS: Final = (RAW, REASON, FILE, BLOCK, PLACE)
@@ -47,12 +49,14 @@ _PARQUET_TYPES: Final = {
     "double": ColumnType.FLOAT,
     "boolean": ColumnType.BOOL,
 }
+_WHOLE_DECIMAL: Final = re.compile(r"decimal\([0-9]+,0\)")
 
 
 @dataclass(frozen=True, slots=True)
 class RawRows:
     """See the module. names: of the fields where the files say them. types: of the fields where the format says them;
-    then they are typed already, and null is no value. lines: whether PLACE counts lines, of which blank ones too.
+    then they are typed already, and null is no value. said: of the fields where a header says them, which are texts all
+    the same. lines: whether PLACE counts lines, of which blank ones too.
     again: the second look at rows with a reason, from RAW, FILE, BLOCK and PLACE to a frame like this one; it is for
     what is rare and slow, and would slow all rows down if it stood in the query that reads them."""
 
@@ -60,6 +64,7 @@ class RawRows:
     width: int
     names: tuple[str, ...] | None = None
     types: tuple[ColumnType, ...] | None = None
+    said: tuple[ColumnType, ...] | None = None
     lines: bool = False
     again: Callable[[DataFrame], DataFrame] | None = None
 
@@ -69,15 +74,16 @@ def field(i: int) -> str:
 
 
 def read(
-    session: SparkSession, files: Sequence[str], request: ImportRequest, wanted: Sequence[str] | None
+    session: SparkSession, files: Sequence[str], request: ImportRequest, schema: Schema | None
 ) -> RawRows:
     """The rows of files that all have the request's format.
 
-    wanted: the names of the relation's columns, or None where it is new.
+    schema: the relation's, or None where it is new.
 
     Raises:
         HeaderMismatchError: a file's columns are not those that are wanted.
     """
+    wanted = None if schema is None else [column.name for column in schema.columns]
     if request.format == NTRIPLES:
         return _ntriples(session, files)
     if request.format == FACTS:
@@ -85,7 +91,7 @@ def read(
     if request.format == JSONL:
         return _json(session, files, request, wanted)
     if request.format == PARQUET:
-        return _parquet(session, files, request, wanted)
+        return _parquet(session, files, request, wanted, schema)
     return _delimited(session, files, request, wanted)
 
 
@@ -166,9 +172,17 @@ def _delimited(
         "maxCharsPerColumn": -1,
     }
     first = session.read.options(**{**options, "header": request.header}).csv(list(files)).columns
-    in_file = (
-        [_utf8_text(name) for name in first] if request.header else [field(i) for i in range(len(first))]
-    )
+    said: tuple[ColumnType, ...] | None = None
+    in_file: Sequence[str] = [field(i) for i in range(len(first))]
+    if request.header:
+        in_file, said = read_header([_utf8_text(name) for name in first])
+    elif not request.types:
+        line = session.read.options(**{**options, "header": True}).csv(list(files)).columns
+        if read_header([_utf8_text(name) for name in line])[1] is not None:
+            raise HeaderMismatchError(
+                "the first line of the files names columns with their types; set 'header', or give 'types'",
+                columns=[_utf8_text(name) for name in line],
+            )
     places, weight = _places(in_file, request, wanted)
     if not first:
         empty = session.range(0).select(F.lit(None).cast("string").alias(_VALUE), *_no_marks())
@@ -190,7 +204,7 @@ def _delimited(
         rows, [columns[i] for i in places], raw, reason, None if weight is None else columns[weight]
     )
     names = tuple(in_file[i] for i in places) if request.header else None
-    return RawRows(found, len(places), names)
+    return RawRows(found, len(places), names, said=said and tuple(said[i] for i in places))
 
 
 def _utf8(latin: Column) -> Column:
@@ -228,7 +242,7 @@ def _places(
         elif column in in_file:
             return in_file.index(column)
         raise HeaderMismatchError(
-            f"there is no column {column!r} in the files; they have {_listed(in_file, named)}",
+            f"there is no column {shown(column)} in the files; they have {_listed(in_file, named)}",
             columns=list(in_file) if named else len(in_file),
             wanted=column,
         )
@@ -306,6 +320,8 @@ def _json(
             ),
         )
     found = parsed.select("*", *(value.alias(field(i)) for i, value in enumerate(values)))
+    too_long = [_too_long(line, F.col(field(i)), is_array, i, name) for i, name in enumerate(every)]
+    reason = F.coalesce(reason, *too_long)
     columns = [F.col(field(i)) for i in range(len(names))]
     given = F.col(field(len(names))) if weight is not None else None
     return RawRows(_shaped(found, columns, line, reason, given), len(names), tuple(names), lines=True)
@@ -313,7 +329,9 @@ def _json(
 
 def _quoted(name: str) -> str:
     if '"' in name or "\\" in name:
-        raise InvalidRequestError(f"a field of JSON lines cannot be called {name!r} here", field="columns")
+        raise InvalidRequestError(
+            f"a field of JSON lines cannot be called {shown(name)} here", field="columns"
+        )
     return f'"{name}"'
 
 
@@ -325,51 +343,146 @@ def _fields_of(parsed: DataFrame, request: ImportRequest) -> list[str]:
 
 
 def variant_as(value: Column, kind: ColumnType) -> Column:
-    """A field of JSON as a value of a type; null where it is of another. An integer may stand for a float."""
+    """A field of JSON as a value of a type; null where it is of another. An integer may stand for the float that it is
+    equal to."""
     shape = F.schema_of_variant(value)
     if kind is ColumnType.SYMBOL:
         return F.when(shape == "STRING", F.try_variant_get(value, "$", "string"))
+    number = F.when(shape == "BIGINT", F.try_variant_get(value, "$", "bigint"))
     if kind is ColumnType.NUMBER:
-        return F.when(shape == "BIGINT", F.try_variant_get(value, "$", "bigint"))
+        return number
     if kind is ColumnType.BOOL:
         return F.when(shape == "BOOLEAN", F.try_variant_get(value, "$", "boolean"))
-    number = shape.isin("BIGINT", "DOUBLE") | shape.startswith("DECIMAL")
-    return F.when(number, finite(F.try_variant_get(value, "$", "double")))
+    return F.when(_is_fraction(shape) | is_exact(number), finite(F.try_variant_get(value, "$", "double")))
+
+
+def variant_looks_like(value: Column, kind: ColumnType) -> Column:
+    """Whether a field whose type nobody has said is written as a value of `kind`, also where it does not fit."""
+    shape = F.schema_of_variant(value)
+    if kind is ColumnType.FLOAT:
+        return (shape == "BIGINT") | _is_fraction(shape)
+    return shape == ("BIGINT" if kind is ColumnType.NUMBER else "BOOLEAN")
+
+
+def _is_fraction(shape: Column) -> Column:
+    """Whether a field is a number other than an integer of 64 bits. shape: what `schema_of_variant` says of it."""
+    return (shape == "DOUBLE") | shape.startswith("DECIMAL")
+
+
+def _too_long(line: Column, value: Column, is_array: Column, position: int, name: str) -> Column:
+    """Why a field is a value of no type, if it is an integer of more than 64 bits. As a variant it is a decimal or a
+    float, which keeps nothing of how it was written; so what is so large is looked up in the line once more."""
+    member = f".{name}" if not set(name) & set(".[") else f"['{name}']"
+    text = F.when(is_array, F.get_json_object(line, f"$[{position}]")).otherwise(
+        F.get_json_object(line, f"${member}")
+    )
+    large = _is_fraction(F.schema_of_variant(value)) & (
+        F.abs(F.try_variant_get(value, "$", "double")) >= 2.0**63
+    )
+    start = F.lit(f"column {position + 1} ({name}) holds '")
+    why = F.concat(start, F.left(text, F.lit(SHOWN)), F.lit("', an integer that does not fit into 64 bits"))
+    # Not one condition: Spark would look up the text, which stands in it twice, in every row.
+    return F.when(large, F.when(text.rlike(NUMBER), why))
 
 
 def _parquet(
-    session: SparkSession, files: Sequence[str], request: ImportRequest, wanted: Sequence[str] | None
+    session: SparkSession,
+    files: Sequence[str],
+    request: ImportRequest,
+    wanted: Sequence[str] | None,
+    schema: Schema | None,
 ) -> RawRows:
+    """Typed columns. Integers of up to 64 bits without a sign, and decimals without a fraction, are numbers where they
+    fit into 64 bits; all integers and decimals are symbols, digit for digit, where `types` or the relation says so."""
     rows = session.read.parquet(*files)
     in_file = rows.columns
     places, weight = _places(in_file, request, wanted)
     kinds = [rows.schema[i].dataType.simpleString() for i in range(len(in_file))]
-    types = []
-    for i in [*places, *([weight] if weight is not None else [])]:
-        kind = _PARQUET_TYPES.get(kinds[i])
-        if kind is None:
-            raise TypeMismatchError(
-                f"the column {in_file[i]} of the files is of the type {kinds[i]}; "
-                f"a relation can take {', '.join(_PARQUET_TYPES)}",
-                column_name=in_file[i],
-            )
-        types.append(kind)
-    if weight is not None and types.pop() is not ColumnType.NUMBER:
-        raise TypeMismatchError("a column of weights must hold integers", column_name=in_file[weight])
+    asked = request.types or (None,) * len(places)
+    if len(asked) != len(places):
+        raise ArityError(
+            f"there are {len(asked)} types, but {len(places)} columns", expected=len(places), got=len(asked)
+        )
     columns = [F.col(f"`{name.replace('`', '``')}`") for name in in_file]
+    types, typed, reasons = [], [], []
+    for position, (i, kind) in enumerate(zip(places, asked, strict=True)):
+        held = schema.columns[position].type if schema is not None and position < schema.arity else None
+        found = _parquet_type(in_file[i], kinds[i], kind, held)
+        value = _parquet_value(columns[i], kinds[i], found)
+        why = "is not finite" if found is ColumnType.FLOAT else "does not fit into 64 bits"
+        start = F.lit(f"column {position + 1} ({in_file[i]}) holds {found.value}, but '")
+        reasons.append(
+            F.when(
+                columns[i].isNotNull() & value.isNull(),
+                F.concat(start, columns[i].cast("string"), F.lit(f"' {why}")),
+            )
+        )
+        types.append(found)
+        typed.append(value)
+    given = None
+    if weight is not None:
+        if _natural(kinds[weight]) is not ColumnType.NUMBER:
+            raise TypeMismatchError("a column of weights must hold integers", column_name=in_file[weight])
+        given = columns[weight].try_cast("bigint")
     marked = rows.selectExpr("*", *_marks("_metadata.row_index"))
-    typed = [
-        finite(columns[i].cast("double")) if t is ColumnType.FLOAT else columns[i]
-        for i, t in zip(places, types, strict=True)
-    ]
     named = [column.alias(name) for column, name in zip(columns, in_file, strict=True)]
     raw = F.to_json(F.struct(*named), {"ignoreNullFields": "false"})
-    none = F.lit(None).cast("string")
-    found = _shaped(marked, typed, raw, none, None if weight is None else columns[weight])
+    frame = _shaped(marked, typed, raw, F.coalesce(*reasons, F.lit(None).cast("string")), given)
     names = tuple(in_file[i] for i in places)
-    return RawRows(found, len(places), names, tuple(types))
+    return RawRows(frame, len(places), names, tuple(types))
+
+
+def _natural(kind: str) -> ColumnType | None:
+    """The type that holds a column of Parquet's; Spark reads integers of 64 bits without a sign as decimals."""
+    return ColumnType.NUMBER if _WHOLE_DECIMAL.fullmatch(kind) else _PARQUET_TYPES.get(kind)
+
+
+def _parquet_type(name: str, kind: str, asked: ColumnType | None, held: ColumnType | None) -> ColumnType:
+    """The type that a column of Parquet's is read as. asked: by the request; held: by the relation.
+
+    Raises:
+        TypeMismatchError: it cannot be read so.
+    """
+    natural, decimal = _natural(kind), kind.startswith("decimal")
+    as_text = decimal or natural is ColumnType.NUMBER
+    if as_text and (asked is ColumnType.SYMBOL or (decimal and asked is None and held is ColumnType.SYMBOL)):
+        return ColumnType.SYMBOL
+    if natural is None and decimal:
+        raise TypeMismatchError(
+            f"the column {name} of the files is of the type {kind}, and a float would round it; 'types' with symbol "
+            "keeps its digits",
+            column_name=name,
+        )
+    if natural is None:
+        raise TypeMismatchError(
+            f"the column {name} of the files is of the type {kind}; "
+            f"a relation can take {', '.join(_PARQUET_TYPES)} and decimal",
+            column_name=name,
+        )
+    if asked not in (None, natural):
+        raise TypeMismatchError(
+            f"the column {name} of the files is of the type {kind}, which is read as {natural.value}, "
+            f"and not as {asked}",
+            column_name=name,
+            expected=str(asked),
+            got=natural.value,
+        )
+    return natural
+
+
+def _parquet_value(column: Column, kind: str, found: ColumnType) -> Column:
+    if found is ColumnType.FLOAT:
+        return finite(column.cast("double"))
+    if found is ColumnType.NUMBER:
+        return column.try_cast("bigint")
+    return column if kind == "string" or found is ColumnType.BOOL else column.cast("string")
 
 
 def as_type(value: Column, kind: ColumnType, format_: str) -> Column:
     """A field as a value, or null where it is none."""
     return variant_as(value, kind) if format_ == JSONL else converted(value, kind)
+
+
+def may_be(value: Column, kind: ColumnType, format_: str) -> Column:
+    """Whether a field whose type nobody has said is written as a value of `kind`, also where it does not fit."""
+    return variant_looks_like(value, kind) if format_ == JSONL else looks_like(value, kind)

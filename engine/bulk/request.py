@@ -20,7 +20,7 @@ from engine.transaction import check_weight
 
 CSV, TSV, JSONL, PARQUET, NTRIPLES, FACTS = "csv", "tsv", "jsonl", "parquet", "ntriples", "facts"
 IMPORT_FORMATS: Final = (CSV, TSV, JSONL, PARQUET, NTRIPLES, FACTS)
-EXPORT_FORMATS: Final = (PARQUET, CSV, JSONL, NTRIPLES)
+EXPORT_FORMATS: Final = (PARQUET, CSV, TSV, JSONL, NTRIPLES)
 DELIMITED: Final = (CSV, TSV)
 _SUFFIXES: Final = {
     ".csv": CSV,
@@ -117,7 +117,7 @@ class ImportRequest:
             ("delimiter", self.delimiter is not None and not delimited),
             ("multiline", not self.multiline and not delimited),
             ("columns", bool(self.columns) and self.format in (NTRIPLES, FACTS)),
-            ("types", bool(self.types) and self.format in (NTRIPLES, FACTS, PARQUET)),
+            ("types", bool(self.types) and self.format in (NTRIPLES, FACTS)),
             ("weight_column", self.weight_column is not None and self.format in (NTRIPLES, FACTS)),
         ]
         for name, useless in without:
@@ -160,7 +160,8 @@ class ExportRequest:
 
     path: below the export root, absolute, or with a scheme `file:`; a name with the format's suffix is one file, any
     other a directory of several. epoch: None is the newest. weights: facts only, each with its weight in a last column.
-    header: a first line of column names.
+    header: a first line of column names. types: whether it says the columns' types (headers.py), so that an import
+    brings them back. strict: refuse generalised triples, which N-Triples cannot hold, and not only leave them out.
     """
 
     path: str
@@ -171,6 +172,8 @@ class ExportRequest:
     weights: bool = False
     epoch: int | None = None
     header: bool = True
+    types: bool = True
+    strict: bool = False
     overwrite: bool = False
 
     def as_json(self) -> dict[str, Any]:
@@ -212,6 +215,8 @@ class ExportRequest:
             weights=_flag(body, "weights"),
             epoch=epoch,
             header=_flag(body, "header", True),
+            types=_flag(body, "types", True),
+            strict=_flag(body, "strict"),
             overwrite=_flag(body, "overwrite"),
         )
         if query is not None and (request.domain != "all" or request.weights):
@@ -221,10 +226,16 @@ class ExportRequest:
                 'only facts have weights (domain "asserted"), and N-Triples has no place for them',
                 field="weights",
             )
-        if not request.header and format_ != CSV:
-            raise InvalidRequestError(
-                f'"header" has no effect on files of the format {format_}', field="header"
-            )
+        without = [
+            ("header", not request.header and format_ not in DELIMITED),
+            ("types", not request.types and format_ not in DELIMITED),
+            ("strict", request.strict and format_ != NTRIPLES),
+        ]
+        for name, useless in without:
+            if useless:
+                raise InvalidRequestError(
+                    f"{shown(name)} has no effect on files of the format {format_}", field=name
+                )
         return request
 
 

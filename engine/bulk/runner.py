@@ -241,6 +241,7 @@ class JobRunner:
             "epoch": epoch,
             "token": token,
             "rows": done.rows,
+            "left_out": done.left_out,
             "files": done.files,
             "bytes": done.bytes,
             "path": str(target),
@@ -332,7 +333,8 @@ def _report(imported: Imported) -> dict[str, Any]:
     return {
         "rows": imported.rows,
         "tuples": imported.tuples,
-        "weight": imported.weight,
+        # A sum of many weights may be larger than JSON's writer takes.
+        "weight": imported.weight if abs(imported.weight) < 2**63 else str(imported.weight),
         "rejected": rejected.number,
         "samples": rejected.samples,
         "rejects": rejected.file,

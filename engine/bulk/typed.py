@@ -2,7 +2,8 @@
 
 In: columns of text. Out: columns of string, long, double or boolean; null where the text is no value of the type.
 Always: nothing is converted that is not written as a value of the type: no white space, no `1.5` or `1e3` for a
-number, no NaN and no infinity.
+number, no NaN and no infinity. And nothing is rounded but what has a fraction or an exponent: a number has 64 bits, and
+an integer may stand for a float only where the two are equal.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ FLOAT: Final = r"^[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?\z"
 # What a column must look like to be taken for numbers where nobody has said its type: `007` is a name.
 _PLAIN_NUMBER = r"^-?(?:0|[1-9][0-9]*+)\z"
 _PLAIN_FLOAT = r"^-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?\z"
+_LONG_INTEGER = r"^[+-]?[0-9]{16,}+\z"
+"""What may be an integer without a float of its own."""
+_NOT_ZERO = r"^[^eE]*[1-9]"
 SQL_TYPES: Final = {
     ColumnType.SYMBOL: "string",
     ColumnType.NUMBER: "bigint",
@@ -28,6 +32,8 @@ SQL_TYPES: Final = {
 }
 # From the narrowest; a text that all rows agree to be of a type is of that type.
 ORDER: Final = (ColumnType.BOOL, ColumnType.NUMBER, ColumnType.FLOAT)
+TOO_HEAVY: Final = "the weights of equal rows add up to more than 64 bits"
+"""What a query says that ends for that reason; the row follows, as JSON."""
 SHOWN: Final = 60
 """Characters of a value that a message shows."""
 
@@ -39,8 +45,17 @@ def converted(text: Column, kind: ColumnType) -> Column:
     if kind is ColumnType.NUMBER:
         return F.when(text.rlike(NUMBER), text.try_cast("bigint"))
     if kind is ColumnType.FLOAT:
-        return finite(F.when(text.rlike(FLOAT), text.try_cast("double")))
+        value = finite(F.when(text.rlike(FLOAT), text.try_cast("double")))
+        exact = is_exact(text.try_cast("bigint"))
+        return F.when(
+            ~text.rlike(_LONG_INTEGER) | exact, F.when((value != 0) | ~text.rlike(_NOT_ZERO), value)
+        )
     return F.when(text == "true", F.lit(True)).when(text == "false", F.lit(False))
+
+
+def is_exact(number: Column) -> Column:
+    """Whether a float is equal to a long; false for null."""
+    return F.coalesce(number.cast("double").try_cast("bigint") == number, F.lit(False))
 
 
 def finite(value: Column) -> Column:
@@ -49,17 +64,27 @@ def finite(value: Column) -> Column:
 
 
 def looks_like(text: Column, kind: ColumnType) -> Column:
-    """Whether a text whose type nobody has said may be of `kind`."""
+    """Whether a text whose type nobody has said is written as a value of `kind`, also where it does not fit."""
     if kind is ColumnType.NUMBER:
-        return text.rlike(_PLAIN_NUMBER) & text.try_cast("bigint").isNotNull()
+        return text.rlike(_PLAIN_NUMBER)
     if kind is ColumnType.FLOAT:
-        return text.rlike(_PLAIN_FLOAT) & converted(text, kind).isNotNull()
+        return text.rlike(_PLAIN_FLOAT)
     return text.isin("true", "false")
 
 
 def mismatch(name: str, position: int, kind: ColumnType, text: Column) -> Column:
     """Why a text is no value of its column."""
     where = f"column {position + 1} ({name})"
-    return F.when(text.isNull(), F.lit(f"{where} has no value")).otherwise(
-        F.concat(F.lit(f"{where} holds {kind.value}, but '"), F.left(text, F.lit(SHOWN)), F.lit("' is none"))
-    )
+    start, shown = F.lit(f"{where} holds {kind.value}, but '"), F.left(text, F.lit(SHOWN))
+    reason = F.when(text.isNull(), F.lit(f"{where} has no value"))
+    if kind in (ColumnType.NUMBER, ColumnType.FLOAT):
+        integer = text.rlike(NUMBER)
+        fits = text.try_cast("bigint").isNotNull()
+        too_large = integer & ~fits
+        if kind is ColumnType.FLOAT:
+            reason = reason.when(
+                integer & fits, F.concat(start, shown, F.lit("' is an integer that no float equals"))
+            )
+            too_large |= text.rlike(FLOAT) & ~integer
+        reason = reason.when(too_large, F.concat(start, shown, F.lit("' does not fit into 64 bits")))
+    return reason.otherwise(F.concat(start, shown, F.lit("' is none")))

@@ -10,14 +10,13 @@ breaks.
 from __future__ import annotations
 
 import csv
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.errors import InvalidValueError
 from engine.files.layout import Layout
-from engine.language.constants import MAX_NUMBER, MIN_NUMBER, shortened
+from engine.language.constants import MAX_NUMBER, MIN_NUMBER, read_decimal, shortened
 from engine.language.schema import ColumnType, Schema
 from engine.transaction import Value
 
@@ -59,9 +58,10 @@ def convert(text: str, kind: ColumnType) -> Value:
                 raise BadField(f"the number {shortened(text)} does not fit into 64 bits")
         case ColumnType.FLOAT:
             if _FLOAT.match(text):
-                if math.isfinite(float(text)):
-                    return float(text)
-                raise BadField(f"the float {shortened(text)} does not fit into 64 bits")
+                try:
+                    return read_decimal(text)
+                except ValueError as error:
+                    raise BadField(str(error)) from None
         case ColumnType.BOOL:
             if text in _BOOLS:
                 return _BOOLS[text]

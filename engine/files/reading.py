@@ -16,6 +16,7 @@ import io
 import zlib
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -30,6 +31,9 @@ _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _NUMBER = r"^[+-]?[0-9]+$"
 _FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+# An integer that may have no float of its own, and what is not zero however small.
+_LONG = r"^[+-]?[0-9]{16,}$"
+_NOT_ZERO = r"^[^eE]*[1-9]"
 
 
 def read_facts(data: bytes, name: str, schema: Schema, layout: Layout) -> Table:
@@ -129,7 +133,15 @@ def _column(texts: pa.Array, kind: ColumnType) -> Column | None:
         values = pc.cast(texts, pa.int64() if number else pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         return None
-    return None if not number and not np.isfinite(values).all() else values
+    return values if number or _exact(texts, values) else None
+
+
+def _exact(texts: pa.Array, floats: npt.NDArray[np.float64]) -> bool:
+    """Whether each text has a float that may stand for it, without a closer look."""
+    if not np.isfinite(floats).all() or pc.any(pc.match_substring_regex(texts, _LONG)).as_py():
+        return False
+    zeros = texts.filter(pa.array(floats == 0))
+    return not pc.any(pc.match_substring_regex(zeros, _NOT_ZERO)).as_py()
 
 
 def _slow(found: Records, position: int, kind: ColumnType, name: str, schema: Schema) -> Column:

@@ -74,6 +74,34 @@ def read_float(digits: str) -> float:
     return value
 
 
+def read_decimal(text: str) -> float:
+    """The value of a decimal number that stands where a float is wanted, in a file or a parameter.
+
+    text: white space, a sign, digits, a point, an exponent. A fraction or an exponent asks for the nearest float; an
+    integer must be a number of 64 bits that a float holds exactly.
+
+    Raises:
+        ValueError: no float stands for it.
+    """
+    value = float(text)
+    digits = text.strip().lstrip("+-")
+    if not digits.isdigit():
+        if math.isinf(value) or (value == 0 and re.search("[1-9]", re.split("[eE]", digits)[0])):
+            raise ValueError(f"the float {shortened(text)} does not fit into 64 bits")
+        return value
+    # Python refuses to convert very long integers.
+    if math.isinf(value) or not MIN_NUMBER <= (number := _integer(text)) <= MAX_NUMBER:
+        raise ValueError(f"the number {shortened(text)} does not fit into 64 bits")
+    if int(value) != number:
+        raise ValueError(f"no float is exactly the integer {text}; write {text}.0 for the nearest one")
+    return value
+
+
+def _integer(text: str) -> int:
+    sign = -1 if text.strip().startswith("-") else 1
+    return sign * int(text.strip().lstrip("+-").lstrip("0") or "0")
+
+
 def write_constant(value: str | int | float | bool, type: ColumnType) -> str:
     """The one text of a constant."""
     match type:

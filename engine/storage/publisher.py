@@ -10,8 +10,8 @@ The step is a Lua script that first checks the fencing token of the lease and th
 this publication follows, so it can be sent again when the connection broke and nobody knows whether it was
 done.
 
-Costs: proportional to the changed tuples, plus one line per relation for the manifest; and the whole program, when rules
-or schemas changed.
+Costs: proportional to the changed tuples, plus one line per relation for the manifest; and the whole program, when
+rules or schemas changed.
 """
 
 from __future__ import annotations

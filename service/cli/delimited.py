@@ -8,6 +8,10 @@ Two passes, because nothing may be sent before the whole file is known to be goo
 row agrees to, a bad row in the last line is found before the first batch is sent, and the digest names the
 batches, so that a load which is run again sends the same ones. Memory is bounded by one row; the first pass
 costs about a microsecond a value.
+
+Nothing is converted silently: a column of numbers in which one does not fit into 64 bits is an error that names its
+line and column, and so is one of floats with an integer that no float is equal to. A header may say the types
+(engine/bulk/headers.py); such a file is quoted as in RFC 4180, whatever its delimiter.
 """
 
 from __future__ import annotations
@@ -20,13 +24,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Literal
 
+from engine.bulk.headers import read_header
+from engine.language.constants import read_decimal, shortened
 from engine.language.schema import ColumnType
 from engine.transaction import Value
 
 # Leading zeros and plus signs are not numbers: they are identifiers that a number would not give back as
 # written.
-_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,18})\Z")
-_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?\Z")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)\Z")
+_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?\Z")
+_PATTERNS = {ColumnType.NUMBER: _NUMBER, ColumnType.FLOAT: _FLOAT}
 _BOOLS = {"true": True, "false": False}
 _NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|"}
 _CHUNK = 1 << 20
@@ -39,18 +46,25 @@ class BadFile(Exception):
     """The file is not what the layout says; the message names the line."""
 
 
+class MisfitError(Exception):
+    """A field is written as a value of a type, but is too large for it, or too precise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How to read a file. `columns` are positions to keep, from 0; empty means all, in order."""
+    """How to read a file. `columns` are positions to keep, from 0; empty means all, in order. `typed`: the header says
+    the types."""
 
     delimiter: str
     header: bool = False
     columns: tuple[int, ...] = ()
+    typed: bool = False
 
     @property
     def quoted(self) -> bool:
-        """Only comma and semicolon files quote; in a `.facts` file a quote is a character like any other."""
-        return self.delimiter in ",;"
+        """Comma and semicolon files quote, and what has types in its header; in a `.facts` file a quote is a character
+        like any other."""
+        return self.delimiter in ",;" or self.typed
 
 
 @dataclass(slots=True)
@@ -63,6 +77,8 @@ class Survey:
     names: tuple[str, ...] = ()
     types: tuple[ColumnType, ...] = ()
     _possible: list[set[ColumnType]] = field(default_factory=list)
+    _misfits: list[dict[ColumnType, str]] = field(default_factory=list)
+    """For each column and type the first field that does not fit, in words: of consequence if it becomes the type."""
 
 
 def delimiter_named(text: str) -> str:
@@ -95,6 +111,12 @@ def first_line(file: BinaryIO) -> str:
     return line.rstrip("\r\n")
 
 
+def header_types(line: str, delimiter: str) -> tuple[ColumnType, ...] | None:
+    """The types that a file's first line says, if it is a header that says them."""
+    fields = next(csv.reader([line], delimiter=delimiter), [])
+    return read_header(fields)[1]
+
+
 def survey(file: BinaryIO, layout: Layout, types: Sequence[ColumnType] | None = None) -> Survey:
     """Read the whole file once. With `types`, check every value against them instead of detecting.
 
@@ -115,20 +137,26 @@ def survey(file: BinaryIO, layout: Layout, types: Sequence[ColumnType] | None = 
                     f"{', '.join(t.value for t in types)}"
                 )
             found._possible = [set(ColumnType) for _ in range(_arity(layout, width))]
+            found._misfits = [{} for _ in found._possible]
             if layout.header:
-                found.names = tuple(_picked(row, layout))
+                names = read_header(row)[0] if layout.typed else row
+                found.names = tuple(_picked(names, layout))
                 continue
         if len(row) != width:
             raise BadFile(f"line {line}: the number of fields is {len(row)}, but {width} in the first line")
         values = _picked(row, layout)
         if types is None:
-            _narrow(found._possible, values)
+            _narrow(found, values, line, layout)
         else:
-            for value, kind in zip(values, types, strict=True):
-                if convert(value, kind) is None:
-                    raise BadFile(f"line {line}: {value!r} is no {kind.value}")
+            for position, (value, kind) in enumerate(zip(values, types, strict=True)):
+                _check(value, kind, _place(line, position, layout))
         found.rows += 1
     found.types = tuple(types) if types is not None else tuple(map(_narrowest, found._possible))
+    for kind, misfits in zip(found.types, found._misfits, strict=False):
+        if kind in misfits:
+            raise BadFile(
+                f"{misfits[kind]}; to keep the column as it is written, give --types with symbol for it"
+            )
     return found
 
 
@@ -138,17 +166,36 @@ def rows(file: BinaryIO, layout: Layout, types: Sequence[ColumnType]) -> Iterato
     if layout.header:
         next(records, None)
     for line, row in records:
-        values = []
-        for text, kind in zip(_picked(row, layout), types, strict=True):
-            value = convert(text, kind)
-            if value is None:
-                raise BadFile(f"line {line}: {text!r} is no {kind.value} (has the file changed meanwhile?)")
-            values.append(value)
-        yield tuple(values)
+        picked = enumerate(zip(_picked(row, layout), types, strict=True))
+        yield tuple(_check(text, kind, _place(line, position, layout)) for position, (text, kind) in picked)
+
+
+def _place(line: int, position: int, layout: Layout) -> str:
+    column = layout.columns[position] if layout.columns else position
+    return f"line {line}, column {column + 1}"
+
+
+def _check(text: str, kind: ColumnType, place: str) -> Value:
+    """The value that a field stands for.
+
+    Raises:
+        BadFile: there is none.
+    """
+    try:
+        value = convert(text, kind)
+    except MisfitError as error:
+        raise BadFile(f"{place}: {error}") from None
+    if value is None:
+        raise BadFile(f"{place}: {text!r} is not a {kind.value}")
+    return value
 
 
 def convert(text: str, kind: ColumnType) -> Value | None:
-    """The value that a field stands for, or None when it is not of that type."""
+    """The value that a field stands for, or None when it is not of that type.
+
+    Raises:
+        MisfitError: it is written as one, but no value of the type is equal to it.
+    """
     if kind is ColumnType.SYMBOL:
         return text
     if kind is ColumnType.NUMBER:
@@ -161,22 +208,34 @@ def convert(text: str, kind: ColumnType) -> Value | None:
 def _number(text: str) -> int | None:
     if not _NUMBER.match(text):
         return None
-    value = int(text)
-    return value if -(2**63) <= value < 2**63 else None
+    if len(text) > 20 or not -(2**63) <= int(text) < 2**63:
+        raise MisfitError(f"the number {shortened(text)} does not fit into 64 bits")
+    return int(text)
 
 
 def _float(text: str) -> float | None:
     if not _FLOAT.match(text):
         return None
-    value = float(text)
-    return value if abs(value) != float("inf") else None
+    try:
+        return read_decimal(text)
+    except ValueError as error:
+        raise MisfitError(str(error)) from None
 
 
-def _narrow(possible: list[set[ColumnType]], values: Sequence[str]) -> None:
-    """Strike out the types that this row's values are not of."""
-    for types, value in zip(possible, values, strict=True):
-        if len(types) > 1:
-            types -= {kind for kind in types if convert(value, kind) is None}
+def _narrow(found: Survey, values: Sequence[str], line: int, layout: Layout) -> None:
+    """Strike out the types that this row's values are not of, and note what would not fit the others."""
+    for position, (types, value) in enumerate(zip(found._possible, values, strict=True)):
+        if len(types) == 1:
+            continue
+        misfits = found._misfits[position]
+        for kind in tuple(types):
+            if kind in misfits and _PATTERNS[kind].match(value):
+                continue
+            try:
+                if convert(value, kind) is None:
+                    types.remove(kind)
+            except MisfitError as error:
+                misfits.setdefault(kind, f"{_place(line, position, layout)}: {error}")
 
 
 def _narrowest(types: set[ColumnType]) -> ColumnType:
@@ -224,5 +283,5 @@ def _arity(layout: Layout, width: int) -> int:
     return len(layout.columns) or width
 
 
-def _picked(row: list[str], layout: Layout) -> list[str]:
-    return [row[i] for i in layout.columns] if layout.columns else row
+def _picked(row: Sequence[str], layout: Layout) -> list[str]:
+    return [row[i] for i in layout.columns] if layout.columns else list(row)

@@ -20,7 +20,7 @@ def export(
     ],
     url: options.Url = options.URL,
     format: Annotated[
-        str | None, typer.Option(help="parquet, csv, jsonl or ntriples. Default: told by the path.")
+        str | None, typer.Option(help="parquet, csv, tsv, jsonl or ntriples. Default: told by the path.")
     ] = None,
     domain: Annotated[str, typer.Option(help="all, asserted or derived tuples of a relation.")] = "all",
     weights: Annotated[
@@ -28,7 +28,17 @@ def export(
     ] = False,
     epoch: Annotated[int | None, typer.Option(help="An older epoch, while it is retained.")] = None,
     no_header: Annotated[
-        bool, typer.Option("--no-header", help="CSV without names in its first line.")
+        bool, typer.Option("--no-header", help="CSV or TSV without names in its first line.")
+    ] = False,
+    plain_header: Annotated[
+        bool,
+        typer.Option(
+            "--plain-header", help="CSV or TSV with names alone, for other tools. Default: name:type."
+        ),
+    ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Refuse triples that N-Triples cannot hold. Default: leave them out."),
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
     key: Annotated[
@@ -51,6 +61,8 @@ def export(
         "weights": weights,
         "overwrite": overwrite,
         "header": not no_header,
+        "types": not plain_header,
+        "strict": strict,
     }
     for name, value in (("format", format), ("epoch", epoch)):
         if value is not None:

@@ -153,6 +153,11 @@ def report(job: Json) -> None:
             f"exported {_counted(result['rows'], 'tuple')} of epoch {result['epoch']} to "
             f"[bold]{escape(result['path'])}[/] in {seconds(result['seconds'])}{files if result['files'] else ''}"
         )
+        if result.get("left_out"):
+            note(
+                f"[yellow]{_counted(result['left_out'], 'generalised triple')} left out, which N-Triples cannot hold "
+                "(such as a literal as the subject); --strict refuses them[/]"
+            )
         return
     good = _counted(result["rows"] - result["rejected"], "row")
     head = "would import" if job["request"].get("dry_run") else "imported"

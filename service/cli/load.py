@@ -36,6 +36,7 @@ from service.cli.delimited import (
     delimiter_named,
     first_line,
     guess_delimiter,
+    header_types,
     rows,
     survey,
 )
@@ -94,7 +95,10 @@ def load(
             help="One character, or tab, space, comma, semicolon, pipe. Default: by name, then by looking."
         ),
     ] = None,
-    header: Annotated[bool, typer.Option("--header", help="The first line names the columns.")] = False,
+    header: Annotated[
+        bool,
+        typer.Option("--header", help="The first line names the columns, with their types if it says them."),
+    ] = False,
     columns: Annotated[
         str | None, typer.Option(help="Which columns to take, counted from 1: --columns 1,3. Default: all.")
     ] = None,
@@ -140,11 +144,19 @@ def load(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--delimiter") from error
     with _opened(file) as stream, ServiceClient(url) as client:
-        separator = given or guess_delimiter(file.name, first_line(stream))
-        layout = Layout(separator, header, wanted)
-        known = _types(types) or _schema_types(client, relation)
+        line = first_line(stream)
+        separator = given or guess_delimiter(file.name, line)
+        asked = _types(types)
+        known = asked or _schema_types(client, relation)
         try:
-            found = survey(stream, layout, known)
+            said = header_types(line, separator)
+            if said is not None and not header and asked is None:
+                raise BadFile("the first line names columns with their types: add --header")
+            layout = Layout(separator, header, wanted, typed=header and said is not None)
+            said = _picked_types(said, layout)
+            if asked is None and said is not None:
+                _check_types(relation, known, said)
+            found = survey(stream, layout, known or said)
         except BadFile as error:
             fail(f"{file}: {error}")
             note("Nothing was sent.")
@@ -267,6 +279,27 @@ def _types(text: str | None) -> tuple[ColumnType, ...] | None:
     except ValueError as error:
         names = ", ".join(t.value for t in ColumnType)
         raise typer.BadParameter(f"{error}; the types are {names}", param_hint="--types") from error
+
+
+def _picked_types(said: tuple[ColumnType, ...] | None, layout: Layout) -> tuple[ColumnType, ...] | None:
+    """The types that the header says of the columns that are asked for."""
+    if said is None or not layout.typed:
+        return None
+    return tuple(said[i] for i in layout.columns if i < len(said)) if layout.columns else said
+
+
+def _check_types(relation: str, known: tuple[ColumnType, ...] | None, said: tuple[ColumnType, ...]) -> None:
+    """A header's types are those of the relation, where it is there.
+
+    Raises:
+        BadFile: they are others.
+    """
+    for position, (held, kind) in enumerate(zip(known or (), said, strict=False), 1):
+        if held is not kind:
+            raise BadFile(
+                f"the header says that column {position} is a {kind.value}, but {relation} holds a {held.value} there; "
+                "--types reads it otherwise"
+            )
 
 
 def _schema_types(client: ServiceClient, relation: str) -> tuple[ColumnType, ...] | None:

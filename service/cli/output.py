@@ -148,8 +148,16 @@ def _write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: s
     return total
 
 
+class _Lines:
+    """What a CSV writer writes to, with line feeds alone at the ends of lines. The writer quotes a field that holds a
+    character of its own line ends, so it must know of the carriage return."""
+
+    def write(self, line: str) -> None:
+        sys.stdout.write(line.removesuffix("\r\n") + "\n")
+
+
 def _write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer = csv.writer(_Lines(), lineterminator="\r\n")
     writer.writerow(columns)
     total = 0
     for row in rows:

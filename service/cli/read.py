@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from engine.bulk.headers import typed_names
+from engine.language.schema import Column, ColumnType
 from service.cli import options
 from service.cli.client import Json, Refused, ServiceClient, Unreachable
 from service.cli.options import Format, OutputFormat
@@ -24,6 +26,12 @@ def query(
     ],
     limit: Annotated[int | None, typer.Option(min=1, help="At most this many rows. Default: all.")] = None,
     format: OutputFormat = None,
+    types: Annotated[
+        bool,
+        typer.Option(
+            "--types", help="CSV only: the header says the types (name:type), for 'load' and 'import'."
+        ),
+    ] = False,
     url: options.Url = options.URL,
 ) -> None:
     """Ask for the tuples of a relation.
@@ -32,10 +40,13 @@ def query(
 
     - `zedlog query 'tc(x, "b")'`
     - `zedlog query 'tc("a", y)' --format csv > reached.csv`
+    - `zedlog query 'tc(x, y)' --format csv --types > tc.csv`: `zedlog load copy tc.csv --header` brings the types back
     - `zedlog query 'edge(x, x)'`
     - `zedlog query 'tc("a", "c")'`: prints whether it holds
     """
     how = chosen(format)
+    if types and how is not Format.CSV:
+        raise typer.BadParameter("only CSV has a header for the types", param_hint="--types")
     # A table is held in memory and read by a person: fetch one row more than it shows, to know whether
     # there are more.
     shown = TABLE_ROWS + 1 if how is Format.TABLE and limit is None else limit
@@ -46,11 +57,17 @@ def query(
         if not names:
             _print_holds(bool(first.get("holds", first["tuples"])), first, how)
             return
+        if types:
+            names = typed_names([_column(column) for column in first["columns"]])
         rows = chain.from_iterable(page["tuples"] for page in chain([first], pages))
         total = write_rows(names, _limited(rows, limit), how)
     if how is Format.TABLE and total <= TABLE_ROWS:
         # A longer table has said so itself.
         note(f"[dim]{counted(total, 'row')} at epoch {first['epoch']}[/]")
+
+
+def _column(column: Json) -> Column:
+    return Column(column["name"], None if column["type"] is None else ColumnType(column["type"]))
 
 
 def _limited(rows: Iterator[Any], limit: int | None) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from engine.bulk.faults import explained
 from engine.errors import (
     ArityError,
     BadRowsError,
@@ -22,6 +24,7 @@ from engine.errors import (
     SourceUnreadableError,
     TypeMismatchError,
     UnknownRelationError,
+    WeightOverflowError,
 )
 from engine.ontology.triples import parse_triples
 from tests.bulk.conftest import Import
@@ -140,6 +143,115 @@ def test_parquet_nulls_and_nan_are_bad_rows(bring: Import) -> None:
     done = bring(path="r.parquet", relation="r", on_error="skip")
     assert bring.weighted("r") == {("a", 1.0): 1}
     assert [sample["row"] for sample in done.rejected.samples] == [2, 3]
+
+
+def test_numbers_that_do_not_fit_name_row_and_column(bring: Import) -> None:
+    rows = ["1,0.5,k", "18446744073709551615,1,k", "18446744073709551614,1,k", "2,9007199254740993,k"]
+    rows += ["3,-9223372036854775809,k", "4,1e-999,k", "5,9007199254740992,18446744073709551615"]
+    file = bring.write("n.csv", "\n".join(rows))
+    with pytest.raises(
+        BadRowsError, match=r"n\.csv, row 2: column 1 \(c0\) holds number, but '18446744073709551615'"
+    ):
+        bring(path=file, relation="n")
+    assert "n" not in bring.reasoner.relations()
+    done = bring(path=file, relation="n", on_error="skip")
+    assert bring.weighted("n") == {(1, 0.5, "k"): 1, (5, 2.0**53, "18446744073709551615"): 1}
+    assert [(sample["row"], sample["reason"]) for sample in done.rejected.samples] == [
+        (2, "column 1 (c0) holds number, but '18446744073709551615' does not fit into 64 bits"),
+        (3, "column 1 (c0) holds number, but '18446744073709551614' does not fit into 64 bits"),
+        (4, "column 2 (c1) holds float, but '9007199254740993' is an integer that no float equals"),
+        (5, "column 2 (c1) holds float, but '-9223372036854775809' does not fit into 64 bits"),
+        (6, "column 2 (c1) holds float, but '1e-999' does not fit into 64 bits"),
+    ]
+    bring(path=file, relation="s", types=["symbol"] * 3)
+    assert set(bring.weighted("s")) == {tuple(row.split(",")) for row in rows}
+
+
+def test_objects_of_json_and_facts_do_not_lose_digits_either(bring: Import) -> None:
+    lines = [
+        '{"x": 9223372036854775807, "f": 1.8446744073709551615e19}',
+        '{"x": 1, "f": 18446744073709551616}',
+    ]
+    lines += ['{"x": 18446744073709551615, "f": 1.0}', '{"x": 2, "f": 9007199254740993}', '{"x": 3, "f": 4}']
+    done = bring(path=bring.write("o.jsonl", "\n".join(lines)), relation="o", on_error="skip")
+    assert bring.weighted("o") == {(1.8446744073709552e19, 2**63 - 1): 1, (4.0, 3): 1}
+    reasons = [sample["reason"] for sample in done.rejected.samples]
+    assert reasons == [
+        "column 1 (f) holds '18446744073709551616', an integer that does not fit into 64 bits",
+        "column 2 (x) holds '18446744073709551615', an integer that does not fit into 64 bits",
+        "column 1 (f) holds float, but '9007199254740993' is an integer that no float equals",
+    ]
+    bring.declare(".decl edge(x: float, y: number)")
+    bring.write("facts/edge.facts", "9007199254740993\t1\n1\t18446744073709551615\n1e-999\t1\n2\t2\n")
+    done = bring(path="facts", format="facts", on_error="skip")
+    assert bring.weighted("edge") == {(2.0, 2): 1}
+    assert [sample["reason"] for sample in done.rejected.samples] == [
+        "column 1 (x) holds float, but '9007199254740993' is an integer that no float equals",
+        "column 2 (y) holds number, but '18446744073709551615' does not fit into 64 bits",
+        "column 1 (x) holds float, but '1e-999' does not fit into 64 bits",
+    ]
+
+
+def test_parquet_integers_of_more_than_64_bits_and_decimals(bring: Import) -> None:
+    table = pa.table(
+        {
+            "u": pa.array([1, 2**64 - 1, 2], pa.uint64()),
+            "d": pa.array([Decimal(5), Decimal(6), Decimal(10**30)], pa.decimal128(38, 0)),
+            "f": [0.5, 1.5, float("inf")],
+        }
+    )
+    pq.write_table(table, bring.folder / "u.parquet")
+    done = bring(path="u.parquet", relation="u", on_error="skip")
+    assert bring.weighted("u") == {(1, 5, 0.5): 1}
+    assert [(sample["row"], sample["reason"]) for sample in done.rejected.samples] == [
+        (2, "column 1 (u) holds number, but '18446744073709551615' does not fit into 64 bits"),
+        (3, f"column 2 (d) holds number, but '{10**30}' does not fit into 64 bits"),
+    ]
+    bring(path="u.parquet", relation="s", columns=["u", "d"], types=["symbol", "symbol"])
+    expected = {("1", "5"): 1, ("18446744073709551615", "6"): 1, ("2", str(10**30)): 1}
+    assert bring.weighted("s") == expected
+    bring.declare(".decl held(u: symbol, d: symbol)")
+    bring(path="u.parquet", relation="held", columns=["u", "d"])
+    assert bring.weighted("held") == expected
+    pq.write_table(pa.table({"p": pa.array([Decimal("1.50")])}), bring.folder / "p.parquet")
+    with pytest.raises(TypeMismatchError, match=r"the column p of the files .* a float would round it"):
+        bring(path="p.parquet", relation="p")
+    bring(path="p.parquet", relation="p", types=["symbol"])
+    assert bring.weighted("p") == {("1.50",): 1}
+    with pytest.raises(TypeMismatchError, match="read as number"):
+        bring(path="u.parquet", relation="t", columns=["u"], types=["float"])
+
+
+def test_weights_of_rows_are_added_up_exactly(bring: Import) -> None:
+    largest = 2**63 - 1
+    for name, signs in (("a", (1, 1, -1)), ("b", (1, -1, 1))):
+        text = "".join(f"x,{sign * largest}\n" for sign in signs)
+        bring(path=bring.write(f"{name}.csv", text), relation=name, weight_column=2)
+        assert bring.weighted(name) == {("x",): largest}
+    file = bring.write("c.csv", f"x,{largest}\ny,1\nx,1\n")
+    with pytest.raises(Exception, match="more than 64 bits") as caught:
+        bring(path=file, relation="c", weight_column=2)
+    told = explained(caught.value)
+    assert isinstance(told, WeightOverflowError)
+    assert told.detail["tuples"] == [["x"]]
+    with pytest.raises(BadRowsError, match="the weight is not an integer between"):
+        bring(path=bring.write("d.csv", f"x,{-(2**63)}\n"), relation="d", weight_column=2)
+
+
+def test_a_header_that_says_types(bring: Import) -> None:
+    file = bring.write("h.csv", 'n:symbol,x:number,w:number\n007,1,2\n"",2,1\n')
+    bring(path=file, relation="h", header=True, weight_column="w")
+    assert bring.weighted("h") == {("007", 1): 2, ("", 2): 1}
+    assert str(bring.reasoner.relations()["h"]) == "h(n: symbol, x: number)"
+    bring(path=file, relation="f", header=True, columns=["x"], types=["float"])
+    assert bring.weighted("f") == {(1.0,): 1, (2.0,): 1}
+    bring.declare(".decl s(x: symbol, n: symbol)")
+    with pytest.raises(
+        TypeMismatchError, match=r"column 1 \(x\) of s holds symbol, but the import has number"
+    ):
+        bring(path=file, relation="s", header=True, columns=["x", "n"])
+    with pytest.raises(HeaderMismatchError, match="set 'header'"):
+        bring(path=file, relation="g")
 
 
 def test_a_folder_of_souffle_facts(bring: Import) -> None:
@@ -263,7 +375,7 @@ def test_header_and_columns_that_do_not_fit(bring: Import) -> None:
     one = bring.write("one.csv", "x,z\na,b\n")
     with pytest.raises(HeaderMismatchError, match="the columns x, z, but the relation has the columns x, y"):
         bring(path=one, relation="e", header=True)
-    with pytest.raises(HeaderMismatchError, match="no column 'w'"):
+    with pytest.raises(HeaderMismatchError, match='no column "w"'):
         bring(path=one, relation="e", header=True, columns=["x", "w"])
     with pytest.raises(HeaderMismatchError, match="1 column"):
         bring(path=bring.write("two.csv", "a\n"), relation="e")

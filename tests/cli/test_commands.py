@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import sys
@@ -206,6 +207,47 @@ def test_a_bad_file_sends_nothing(zedlog: Zedlog, tmp_path: Path) -> None:
     assert "line 51: the number of fields is 1, but 2 in the first line" in bad.err
     assert zedlog("query", "j_edge(x, y)").status == 1
     assert zedlog("load", "j_edge", str(tmp_path / "none.csv")).status == 1
+
+
+def test_numbers_that_do_not_fit_are_not_sent(zedlog: Zedlog, tmp_path: Path) -> None:
+    file = tmp_path / "large.csv"
+    file.write_text("a,18446744073709551615\nb,18446744073709551614\n")
+    bad = zedlog("load", "m_large", str(file))
+    assert bad.status == 1
+    assert "line 1, column 2: the number 18446744073709551615 does not fit into 64 bits" in bad.err
+    assert "Nothing was sent" in bad.err
+    assert zedlog("load", "m_large", str(file), "--types", "symbol,symbol").status == 0
+    assert zedlog("query", 'm_large("a", n)').out == "n\n18446744073709551615\n"
+
+
+def test_what_a_query_writes_with_types_is_loaded_as_it_was(zedlog: Zedlog, tmp_path: Path) -> None:
+    file = tmp_path / "typed.csv"
+    texts = ["", '""', "1", "a\tb", "a\nb", "a\r\nb", "a,b", "null", "true", "x:symbol", "\\n", "é\U0001f600"]
+    with file.open("w", newline="") as out:
+        writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        writer.writerow(["t:symbol", "n:number", "f:float", "b:bool"])
+        writer.writerows(
+            (text, number, value, "true")
+            for text, number, value in zip(
+                texts, [-(2**63), 2**63 - 1, 0] * 4, [5e-324, 1e300, 2.0, -0.5] * 3, strict=True
+            )
+        )
+    assert zedlog("load", "n_typed", str(file), "--header").status == 0
+    relations = zedlog("relations").out
+    assert 'n_typed,"t: symbol, n: number, f: float, b: bool",12,0,12' in relations
+    written = tmp_path / "again.csv"
+    answer = zedlog("query", "n_typed(t, n, f, b)", "--types").out
+    written.write_text(answer, newline="")
+    assert answer.startswith("t:symbol,n:number,f:float,b:bool\n")
+    assert zedlog("load", "n_again", str(written), "--header").status == 0
+    assert zedlog("query", "n_again(t, n, f, b)", "--types").out == answer
+    with written.open(newline="") as again:
+        assert sorted(row[0] for row in csv.reader(again)) == sorted([*texts, "t:symbol"])
+    assert "add --header" in zedlog("load", "n_other", str(file)).err
+    zedlog("rules", "add", ".decl n_held(n: symbol, t: symbol)")
+    refused = zedlog("load", "n_held", str(file), "--header", "--columns", "2,1")
+    assert "the header says that column 1 is a number, but n_held holds a symbol" in refused.err
+    assert zedlog("query", "n_typed(t, n, f, b)", "--types", "--format", "json").status == 2
 
 
 def test_load_options(zedlog: Zedlog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

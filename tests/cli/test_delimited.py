@@ -8,7 +8,16 @@ import io
 import pytest
 
 from engine.language.schema import ColumnType
-from service.cli.delimited import BadFile, Layout, delimiter_named, first_line, guess_delimiter, rows, survey
+from service.cli.delimited import (
+    BadFile,
+    Layout,
+    delimiter_named,
+    first_line,
+    guess_delimiter,
+    header_types,
+    rows,
+    survey,
+)
 
 SYMBOL, NUMBER, FLOAT, BOOL = ColumnType.SYMBOL, ColumnType.NUMBER, ColumnType.FLOAT, ColumnType.BOOL
 
@@ -28,11 +37,12 @@ COMMA, TAB, SPACE = Layout(","), Layout("\t"), Layout(" ")
     [
         (["1", "-2", "0"], NUMBER),
         (["9223372036854775807", "-9223372036854775808"], NUMBER),
-        # One more than 64 bits hold: every value is still a number of some kind, but only as a float.
-        (["9223372036854775808"], FLOAT),
+        (["9223372036854775808", "x"], SYMBOL),
+        (["9007199254740992", "0.5"], FLOAT),
         (["1", "2.5"], FLOAT),
         (["1e5"], FLOAT),
-        (["1e999"], SYMBOL),
+        (["1e999", "x"], SYMBOL),
+        (["9007199254740993"], NUMBER),
         (["007"], SYMBOL),
         (["+1"], SYMBOL),
         (["-0"], NUMBER),
@@ -94,12 +104,18 @@ def test_empty_file_has_no_rows() -> None:
     ("data", "layout", "types", "message"),
     [
         (b"a,b\nc\n", COMMA, None, "line 2: the number of fields is 1, but 2 in the first line"),
-        (b"1,2\n3,x\n", COMMA, (NUMBER, NUMBER), "line 2: 'x' is no number"),
+        (b"1,2\n3,x\n", COMMA, (NUMBER, NUMBER), "line 2, column 2: 'x' is not a number"),
         (b"1,2\n", COMMA, (NUMBER,), "line 1: 2 columns, but 1 types: number"),
         (b"1,2\n", Layout(",", columns=(2,)), None, "line 1: there is no column 3, only 2"),
         (b"a,b\nc,\xff\n", COMMA, None, "not UTF-8 text"),
         (b'"a,b\n', COMMA, None, "unexpected end of data"),
-        (b"99999999999999999999\n", COMMA, (NUMBER,), "line 1: '99999999999999999999' is no number"),
+        (
+            b"99999999999999999999\n",
+            COMMA,
+            (NUMBER,),
+            "line 1, column 1: the number 99999999999999999999 does not fit",
+        ),
+        (b"9007199254740993\n", COMMA, (FLOAT,), "no float is exactly the integer 9007199254740993"),
     ],
 )
 def test_bad_files_are_refused_with_their_line(
@@ -108,6 +124,66 @@ def test_bad_files_are_refused_with_their_line(
     with pytest.raises(BadFile) as caught:
         survey(io.BytesIO(data), layout, types)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            ["18446744073709551615", "18446744073709551614"],
+            "line 1, column 1: the number 18446744073709551615",
+        ),
+        (["1", "-9223372036854775809"], "line 2, column 1: the number -9223372036854775809 does not fit"),
+        (
+            ["1", "9223372036854775808", "1.5"],
+            "line 2, column 1: the number 9223372036854775808 does not fit",
+        ),
+        (["0.5", "9007199254740993"], "line 2, column 1: no float is exactly the integer 9007199254740993"),
+        (["-9007199254740993", "1e3"], "line 1, column 1: no float is exactly the integer -9007199254740993"),
+        (["1.5", "1e999"], "line 2, column 1: the float 1e999 does not fit"),
+        (["1.5", "1e-999"], "line 2, column 1: the float 1e-999 does not fit"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused_unless_they_may_be_symbols(
+    values: list[str], message: str
+) -> None:
+    text = "".join(f"{value},x\n" for value in values)
+    with pytest.raises(BadFile, match="give --types with symbol") as caught:
+        read(text, COMMA)
+    assert message in str(caught.value)
+    assert read(text, COMMA, (SYMBOL, SYMBOL)) == [(value, "x") for value in values]
+
+
+def test_a_column_is_named_by_its_place_in_the_file() -> None:
+    with pytest.raises(BadFile, match="line 1, column 3: the number"):
+        read("a b 9223372036854775808\n", Layout(" ", columns=(2, 0)))
+
+
+@pytest.mark.parametrize(
+    ("line", "delimiter", "types"),
+    [
+        ("x:symbol,n:number", ",", (SYMBOL, NUMBER)),
+        ('"x:symbol"\t"f:float"\t"b:bool"', "\t", (SYMBOL, FLOAT, BOOL)),
+        ("x:symbol,n", ",", None),
+        ("x:symbol,n:int", ",", None),
+        (":symbol", ",", None),
+        ("x,y", ",", None),
+        ("", ",", None),
+    ],
+)
+def test_a_header_may_say_types(line: str, delimiter: str, types: tuple[ColumnType, ...] | None) -> None:
+    assert header_types(line, delimiter) == types
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_a_file_with_types_in_its_header_is_quoted_and_keeps_its_texts(delimiter: str) -> None:
+    lines = ["x:symbol,n:number", '"1",1', '"",2', '"a,\t""b""\r\nc",3', "true,4"]
+    text = "\n".join(line.replace(",", delimiter, 1) if i != 3 else line for i, line in enumerate(lines))
+    text = text.replace('c",3', f'c"{delimiter}3')
+    layout = Layout(delimiter, header=True, typed=True)
+    assert survey(io.BytesIO(text.encode()), layout, (SYMBOL, NUMBER)).names == ("x", "n")
+    expected = [("1", 1), ("", 2), ('a,\t"b"\r\nc', 3), ("true", 4)]
+    assert read(text, layout, (SYMBOL, NUMBER)) == expected
 
 
 @pytest.mark.parametrize(

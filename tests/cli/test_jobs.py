@@ -77,6 +77,16 @@ def test_it_waits_and_reports(capsys: pytest.CaptureFixture[str]) -> None:
     assert "e.csv, row 7: not 2 fields" in seen.err
 
 
+def test_what_an_export_left_out_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    result = {"rows": 2, "left_out": 3, "files": 1, "bytes": 9, "epoch": 7, "path": "/x/t.nt", "seconds": 0.5}
+    jobs.report(job("succeeded", kind="export", result=result))
+    seen = capsys.readouterr()
+    assert "exported 2 tuples of epoch 7" in seen.out
+    assert "3 generalised triples left out" in seen.err
+    jobs.report(job("succeeded", kind="export", result={**result, "left_out": 0}))
+    assert "left out" not in capsys.readouterr().err
+
+
 def test_a_rate_is_that_of_many_rows_once_spark_has_started(capsys: pytest.CaptureFixture[str]) -> None:
     stages = [
         {"name": name, "fraction": 1.0, "seconds": took} for name, took in (("spark", 8.0), ("read", 2.0))

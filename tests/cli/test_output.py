@@ -67,6 +67,11 @@ def test_csv(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == 'name,n,flag\na,1,true\n"x,""y""",-2,false\n'
 
 
+def test_csv_quotes_what_would_end_a_line_or_be_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert output.write_rows(["x"], [("a\rb",), ("a\r\nb",), ("",)], Format.CSV) == 3
+    assert capsys.readouterr().out == 'x\n"a\rb"\n"a\r\nb"\n""\n'
+
+
 def test_json_and_ndjson(capsys: pytest.CaptureFixture[str]) -> None:
     expected = [{"name": "a", "n": 1, "flag": True}, {"name": 'x,"y"', "n": -2, "flag": False}]
     output.write_rows(COLUMNS, ROWS, Format.JSON)

@@ -76,6 +76,15 @@ def test_white_space_before_a_number_is_skipped_as_by_stoll() -> None:
         ("1\n9223372036854775808\n", (N,), 2, 1, "the number 9223372036854775808 does not fit into 64 bits"),
         ("a\t1.5\nb\tnan\n", (S, F), 2, 2, "'nan' is no float"),
         ("1e999\n", (F,), 1, 1, "the float 1e999 does not fit into 64 bits"),
+        ("0e9\n1e-999\n", (F,), 2, 1, "the float 1e-999 does not fit into 64 bits"),
+        (
+            "1\n18446744073709551615\n",
+            (F,),
+            2,
+            1,
+            "the number 18446744073709551615 does not fit into 64 bits",
+        ),
+        ("9007199254740992\n-9007199254740993\n", (F,), 2, 1, "no float is exactly the integer"),
         ("true\nTrue\n", (B,), 2, 1, "'True' is no bool; write true or false"),
         ("1\n\n2\n", (N,), 2, 1, "'' is no number"),
         (

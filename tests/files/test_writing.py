@@ -74,7 +74,7 @@ def test_blocks_join_seamlessly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 ROWS = st.lists(
     st.tuples(
-        st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=4),
+        st.text(st.characters(codec="utf-8"), max_size=4),
         st.integers(-(2**63), 2**63 - 1),
         st.floats(allow_nan=False, allow_infinity=False).map(lambda x: x + 0.0),
         st.booleans(),
@@ -90,3 +90,38 @@ def test_what_is_written_under_rfc4180_reads_back(rows: list[tuple[str, int, flo
     text = written(list(rows), S, N, F, B, layout=layout)
     table = read_facts(text.encode(), "f", schema(S, N, F, B), layout)
     assert list(table.tuples()) == sorted(rows)
+
+
+TEXTS = [
+    "",
+    "1",
+    "-0",
+    "true",
+    "null",
+    "1e3",
+    '"',
+    '""',
+    "a,b",
+    "a\\n",
+    "é\U0001f600",
+    "\x00",
+    "\ufeffa",
+    " a ",
+    "a\rb",
+]
+QUOTED = [*TEXTS, "a\tb", "a\nb", "a\r\nb", "\r", "\n"]
+NUMBERS = [-(2**63), 2**63 - 1, 0, 2**53 + 1]
+FLOATS = [5e-324, -1.7976931348623157e308, 1e16, 99999999999999984.0, 2.0, 0.1, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("layout", "texts"), [(PLAIN, TEXTS), (Layout("f", rfc4180=True, delimiter=","), QUOTED)]
+)
+def test_odd_values_of_each_type_read_back(layout: Layout, texts: list[str]) -> None:
+    rows: list[tuple[Value, ...]] = [
+        (i, text, NUMBERS[i % len(NUMBERS)], FLOATS[i % len(FLOATS)], i % 2 == 0)
+        for i, text in enumerate(texts)
+    ]
+    text = written(rows, N, S, N, F, B, layout=layout)
+    table = read_facts(text.encode(), "f", schema(N, S, N, F, B), layout)
+    assert list(table.tuples()) == rows

@@ -135,7 +135,14 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
     ("nothing", "exports", {"path": "a.csv"}, "invalid_request", 'either "relation" or "query"'),
     ("both", "exports", {**EXPORT, "query": "p(x)"}, "invalid_request", 'either "relation" or "query"'),
     ("weights of all", "exports", {**EXPORT, "weights": True}, "invalid_request", "only facts have weights"),
-    ("export format", "exports", {**EXPORT, "format": "tsv"}, "invalid_request", "must be one of parquet"),
+    ("export format", "exports", {**EXPORT, "format": "facts"}, "invalid_request", "must be one of parquet"),
+    (
+        "types of Parquet",
+        "exports",
+        {**EXPORT, "path": "a.parquet", "types": False},
+        "invalid_request",
+        "no effect",
+    ),
     ("epoch", "exports", {**EXPORT, "epoch": -1}, "invalid_request", "number of an epoch"),
     ("a list", "imports", [], "invalid_request", "must be a JSON object"),
 ]

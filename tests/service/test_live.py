@@ -160,6 +160,12 @@ def test_a_constraint_refuses_what_breaks_it(http: httpx.Client) -> None:
     ("body", "status", "code", "message"),
     [
         ({"facts": [fact([[0, 1]], -2)]}, 409, "negative_weight", "arc"),
+        (
+            {"facts": [{"relation": "never", "tuples": [["bob", 2.5]], "weight": -1}]},
+            409,
+            "negative_weight",
+            'never("bob", 2.5)',
+        ),
         ({"facts": [fact([[0]])]}, 422, "arity_mismatch", "arc"),
         ({"facts": [fact([[0, "a"]])]}, 422, "type_mismatch", "arc"),
         ({"facts": [fact([[0, 1.5]])]}, 422, "type_mismatch", "arc"),

@@ -90,6 +90,9 @@ class TestFacts:
             "f=nan",
             "f=inf",
             "f=x",
+            "f=1_0",
+            "f=1e999",
+            "f=9007199254740993",
             "b=1",
             "b=True",
         ):

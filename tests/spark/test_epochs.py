@@ -129,6 +129,21 @@ def test_weight_overflow_is_refused(on_spark: Make, manner: str) -> None:
     assert reasoner.weighted("e") == [((1, 2), 2**63 - 1)]
 
 
+@pytest.mark.parametrize("order", [(1, 1, -1), (1, -1, 1)])
+def test_the_weights_of_one_tuple_are_added_up_before_they_are_judged(
+    on_spark: Make, order: tuple[int, ...]
+) -> None:
+    reasoner = on_spark("large")
+    largest = 2**63 - 1
+    reasoner.apply(facts={"e": [((1, 2), sign * largest) for sign in order]})
+    assert reasoner.weighted("e") == [((1, 2), largest)]
+    with pytest.raises(WeightOverflowError) as refused:
+        reasoner.apply(facts={"e": [((1, 2), 2), ((1, 2), -1)]})
+    assert refused.value.detail["tuples"] == [[1, 2]]
+    reasoner.apply(facts={"e": [((1, 2), 1), ((1, 2), -2)]})
+    assert reasoner.weighted("e") == [((1, 2), largest - 1)]
+
+
 @pytest.mark.parametrize(
     ("budget", "what"),
     [
