@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import signal
 import sys
 import threading
@@ -44,6 +43,7 @@ from engine.errors import (
     ZedlogError,
 )
 from engine.heartbeat import Heartbeat
+from engine.memory import default_memory_budget
 from engine.placement import Budget
 from engine.recovery import RecoveredState, read_state
 from engine.storage.connection import connect
@@ -417,11 +417,6 @@ def restore_reasoner(
         spark=spark,
         switch=switch,
     )
-
-
-def default_memory_budget() -> int:
-    """Half of the machine's memory, in bytes: the rest is for what an epoch needs beside the tuples it keeps."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -29,6 +29,7 @@ from engine.errors import (
     shown,
 )
 from engine.language.schema import Schema
+from engine.memory import default_memory_budget
 from engine.placement import Budget, Codes
 from engine.placements import Placements
 from engine.program import Program
@@ -75,7 +76,8 @@ class Exported:
 class Reasoner(Writer):
     """See the module.
 
-    placement: `auto`, `resident` or `spark`. budget: what one epoch may take (`Budget`), by default no limit.
+    placement: `auto`, `resident` or `spark`. budget: what one epoch may take (`Budget`); by default half of the
+    memory that the process may have (engine/memory.py), beyond which it is refused, and not moved to Spark.
     threads: for large joins, by default all cores. spark: how a Spark placement gets its session, by default a local
     one that starts with the first epoch; `close` stops what was started. switch: the fraction of a bootstrap after
     which an update may be abandoned for one, or a whole `Policy` (engine/elastic.py); 0 bootstraps every stratum that
@@ -91,7 +93,9 @@ class Reasoner(Writer):
         switch: float | Policy = SWITCH,
     ) -> None:
         policy = switch if isinstance(switch, Policy) else Policy(switch=switch)
-        super().__init__(Placements(placement, threads, spark), budget or Budget(), policy)
+        # Without a budget nobody has asked for a second placement.
+        places = Placements(placement, threads, spark, spreads=budget is not None)
+        super().__init__(places, budget or Budget(memory=default_memory_budget()), policy)
 
     @property
     def placement(self) -> str:
@@ -199,9 +203,16 @@ class Reasoner(Writer):
         variables, or of the terms of its head (`q(x, n) :- ...`).
 
         Raises:
-            ZedlogError: the text is no query, does not fit the relations, or outgrows `budget` (by default no limit).
+            ZedlogError: the text is no query, does not fit the relations, or outgrows `budget` (by default the
+                memory of an epoch).
         """
-        return answer(text, self._program.schemas, self._read, self._symbols, budget or Budget())
+        return answer(
+            text,
+            self._program.schemas,
+            self._read,
+            self._symbols,
+            budget or Budget(memory=self._budget.memory),
+        )
 
     def _read(self, relation: str, bound: Mapping[int, int]) -> Codes:
         """The tuples of a relation that have the codes `bound`, by column."""

@@ -6,6 +6,7 @@ the ones that a dropped epoch handed out.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -18,6 +19,8 @@ class SymbolTable:
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._texts: list[str] = list(texts)
         self._codes: dict[str, int] = {text: code for code, text in enumerate(self._texts)}
+        self.nbytes = sum(map(_size, self._texts))
+        """About the bytes that the table holds."""
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -28,6 +31,7 @@ class SymbolTable:
         if code is None:
             code = self._codes[text] = len(self._texts)
             self._texts.append(text)
+            self.nbytes += _size(text)
         return code
 
     def intern_all(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -58,4 +62,10 @@ class SymbolTable:
         """Forget all codes from `length` on."""
         for text in self._texts[length:]:
             del self._codes[text]
+            self.nbytes -= _size(text)
         del self._texts[length:]
+
+
+def _size(text: str) -> int:
+    """A string, its code, and their places in the list and in the dictionary."""
+    return sys.getsizeof(text) + 128

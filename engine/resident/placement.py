@@ -49,6 +49,8 @@ class _Epoch:
     costs: dict[tuple[str, ...], BootstrapCost] = field(default_factory=dict)
     estimate: int = 0
     bootstrap: int = 0
+    aside: int = 0
+    """Bytes of the relations in `replaced`."""
 
 
 class ResidentPlacement:
@@ -64,6 +66,10 @@ class ResidentPlacement:
         self._costs: dict[tuple[str, ...], BootstrapCost] = {}
         self._meter: Meter | None = None
         self._epoch: _Epoch | None = None
+        # The bytes of each relation, but of those whose arrays have changed since: these are looked at when asked for.
+        self._bytes: dict[str, int] = {}
+        self._all_bytes = 0
+        self._resized: set[str] = set()
 
     # ---- one epoch
 
@@ -77,7 +83,11 @@ class ResidentPlacement:
     ) -> Executed:
         assert self._epoch is None, "the last epoch is neither committed nor rolled back"
         epoch = self._epoch = _Epoch(circuit, Walk(circuit, self._circuit, facts))
-        self._meter = Meter(budget, self._relations)
+
+        def held() -> int:
+            return self.memory() + epoch.aside + encode.symbols.nbytes
+
+        self._meter = Meter(budget, self._relations, held)
         self._runner.symbols = encode.symbols
         try:
             self._install(epoch, encode)
@@ -90,6 +100,7 @@ class ResidentPlacement:
             changes = {}
             for name in epoch.journal:
                 if not is_internal(name):
+                    self._reserve_change(epoch, name)
                     change = visible_change(
                         self._relations[name], epoch.journal[name], epoch.replaced.get(name)
                     )
@@ -112,6 +123,16 @@ class ResidentPlacement:
         except BaseException:
             self.rollback()
             raise
+
+    def _reserve_change(self, epoch: _Epoch, name: str) -> None:
+        """Room for what the epoch tells of a relation."""
+        assert self._meter is not None
+        changes, relation = epoch.journal[name], self._relations[name]
+        rows = sum(len(rows) for rows, _, _ in changes.pushes)
+        if changes.fresh or name in epoch.replaced:
+            rows = relation.live
+        self._meter.reserve(rows * (64 + 8 * relation.arity), relation)
+        self._meter.beside += rows * (18 + 8 * relation.arity)
 
     def _install(self, epoch: _Epoch, encode: Encode) -> None:
         """Make the relations, bound plans and indexes that the new circuit demands and the old one did not."""
@@ -152,7 +173,8 @@ class ResidentPlacement:
             epoch.created.append(name)
 
     def _new(self, circuit: Circuit, name: str) -> Relation:
-        return Relation(name, circuit.arities[name], lambda _: self._grew(), _in_place(circuit, name))
+        self._resized.add(name)
+        return Relation(name, circuit.arities[name], self._grows, _in_place(circuit, name))
 
     def _run(
         self,
@@ -207,6 +229,7 @@ class ResidentPlacement:
         for name in stratum.relations:
             # A rule that disappears still has to see what changed below it.
             if epoch.circuit.is_read_above(name) or self._circuit.is_read_above(name):
+                self._reserve_change(epoch, name)
                 delta = net_change(self._relations[name], epoch.journal[name], epoch.replaced.get(name))
                 if len(delta):
                     deltas[name] = delta
@@ -266,10 +289,14 @@ class ResidentPlacement:
 
     def _drop(self, epoch: _Epoch, stratum: Stratum) -> None:
         """Take back what an update has done to the stratum."""
+        # What is undone must not be refused half way.
+        meter, self._meter = self._meter, None
         for name in stratum.relations:
             # It may have been abandoned before it was begun.
             if name in epoch.journal:
+                self._resized.add(name)
                 undo(self._relations[name], epoch.journal.pop(name))
+        self._meter = meter
 
     def _put_aside(self, epoch: _Epoch, stratum: Stratum) -> None:
         """Put empty relations in the place of the stratum's, with the same indexes; the old ones are kept aside."""
@@ -277,6 +304,7 @@ class ResidentPlacement:
             old = self._relations[name]
             if name not in epoch.replaced and name not in epoch.created:
                 epoch.replaced[name] = old
+                epoch.aside += old.memory()
                 fresh = self._relations[name] = self._new(epoch.circuit, name)
                 for columns in old.indexes:
                     fresh.add_index(columns)
@@ -284,6 +312,8 @@ class ResidentPlacement:
     def commit(self) -> None:
         epoch = self._epoch
         assert epoch is not None, "nothing was executed"
+        self._meter = None
+        self._resized.update(epoch.journal)
         for name, changes in epoch.journal.items():
             relation = self._relations[name]
             if changes.fresh:
@@ -298,6 +328,7 @@ class ResidentPlacement:
             for demand in stratum.demands:
                 if demand not in circuit.demands and demand.relation in self._relations:
                     self._relations[demand.relation].indexes.pop(demand.columns, None)
+                    self._resized.add(demand.relation)
             for rule in stratum.rules:
                 if rule.id not in circuit.rules:
                     self._bound.pop(rule.id, None)
@@ -305,6 +336,7 @@ class ResidentPlacement:
                 if name not in circuit.arities:
                     assert not self._relations[name].live, "a relation with tuples has a schema"
                     del self._relations[name]
+                    self._resized.add(name)
             now = circuit.stratum_of.get(stratum.relations[0])
             if now is None or now.relations != stratum.relations:
                 self._costs.pop(stratum.relations, None)
@@ -314,6 +346,9 @@ class ResidentPlacement:
     def rollback(self) -> None:
         epoch = self._epoch
         assert epoch is not None, "nothing was executed"
+        self._meter = None
+        self._resized.update(epoch.journal, epoch.created, epoch.replaced)
+        self._resized.update(name for name, _ in epoch.new_indexes)
         for name in epoch.created:
             del self._relations[name]
         self._relations.update(epoch.replaced)
@@ -332,9 +367,10 @@ class ResidentPlacement:
                 self._bound[id_] = bound
         self._epoch = None
 
-    def _grew(self) -> None:
+    def _grows(self, relation: Relation, size: int) -> None:
         if self._meter is not None:
-            self._meter.grew()
+            self._meter.reserve(size, relation)
+        self._resized.add(relation.name)
 
     # ---- reading
 
@@ -370,7 +406,14 @@ class ResidentPlacement:
         return found is not None and bool(found.live)
 
     def memory(self) -> int:
-        return sum(relation.memory() for relation in self._relations.values())
+        for name in self._resized:
+            relation = self._relations.get(name)
+            self._all_bytes -= self._bytes.pop(name, 0)
+            if relation is not None:
+                self._bytes[name] = relation.memory()
+                self._all_bytes += self._bytes[name]
+        self._resized.clear()
+        return self._all_bytes
 
     def state(self) -> dict[str, Any]:
         return {name: state_of(self._relations[name]) for name in sorted(self._relations)}
@@ -385,6 +428,7 @@ class ResidentPlacement:
         self._install(epoch, encode)
         for name, table in state.relations.items():
             fill(self._relations[name], table)
+            self._resized.add(name)
         self._circuit = state.circuit
         self._costs = bootstrap_costs(state)
 
