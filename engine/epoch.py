@@ -32,8 +32,9 @@ class RelationChange:
 
     codes: int64[n, arity], values as codes (see engine/values.py). asserted: int64[n], the facts' weights after
     the epoch. derived: bool[n], whether some rule derives the tuple after it. present: int8[n], +1 the tuple
-    appeared, -1 it went, 0 it stayed and only `asserted` or `derived` changed. was_asserted, was_derived: bool[n],
-    whether it was before the epoch.
+    appeared, -1 it went, 0 it stayed as it was, there or not, and only `asserted` or `derived` changed. was_asserted,
+    was_derived: bool[n], whether it was before the epoch. hidden: bool[n], whether the tuple is asserted after it and
+    yet not there, because the relation is folded by a `min` or `max` to which the fact only contributes; None: none is.
     """
 
     codes: npt.NDArray[np.int64]
@@ -42,6 +43,7 @@ class RelationChange:
     present: npt.NDArray[np.int8]
     was_asserted: npt.NDArray[np.bool_]
     was_derived: npt.NDArray[np.bool_]
+    hidden: npt.NDArray[np.bool_] | None = None
 
     @property
     def inserted(self) -> int:

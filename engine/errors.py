@@ -61,7 +61,7 @@ class Span:
 
 
 class ZedlogError(Exception):
-    """Root of the tree."""
+    """An error that has no code of its own."""
 
     code: ClassVar[str] = "zedlog_error"
 
@@ -76,7 +76,7 @@ class ZedlogError(Exception):
 
 
 class ProgramError(ZedlogError):
-    """Something is wrong with program text; `str()` shows the line with a caret under the fault."""
+    """Something is wrong with program text; `rendered` shows the line with a caret under the fault."""
 
     code = "program_error"
 
@@ -116,19 +116,19 @@ class ProgramSyntaxError(ProgramError):
 
 
 class ArityError(ProgramError):
-    """An atom or a tuple has another number of columns than its relation."""
+    """An atom or a tuple has a different number of columns than its relation."""
 
     code = "arity_mismatch"
 
 
 class TypeMismatchError(ProgramError):
-    """A column holds, or is compared with, a value of another type."""
+    """A value has a different type than the column that it stands in, or than what it is compared with."""
 
     code = "type_mismatch"
 
 
 class UnsafeRuleError(ProgramError):
-    """A variable of the head is bound by no atom of the body, or a fact is not ground."""
+    """A variable of the head is not bound by any atom of the body, or a fact holds something other than constants."""
 
     code = "unsafe_rule"
 
@@ -218,7 +218,7 @@ class EpochNotRetainedError(ZedlogError):
 
 
 class NotDeclaredError(ZedlogError):
-    """A declaration that is not there cannot be withdrawn."""
+    """The relation whose declaration is to be withdrawn is not declared."""
 
     code = "not_declared"
 
@@ -230,13 +230,13 @@ class NegativeWeightError(ZedlogError):
 
 
 class IdempotencyConflictError(ZedlogError):
-    """The same Idempotency-Key came with another body."""
+    """The same Idempotency-Key was used before with a different body."""
 
     code = "idempotency_conflict"
 
 
 class WeightOverflowError(ZedlogError):
-    """A weight or a support count would leave the range of 64-bit integers."""
+    """A weight, or the number of derivations of a tuple, would no longer fit into 64 bits."""
 
     code = "weight_overflow"
 
@@ -257,9 +257,10 @@ class BudgetExceededError(ZedlogError):
 
 
 class FixpointNotReachedError(ZedlogError):
-    """A count, sum or mean in recursion still changes at its `max_height`.
+    """A count, sum or mean in recursion still changes at its `max_height`, or a min or max in recursion never rests.
 
-    `detail` has the relation, the group, its last two values, the height and the limits.
+    `detail` has the relation, the group, its values and the height: of a count, sum or mean the last two, and the
+    limits; of a min or max all between which it swings.
     """
 
     code = "fixpoint_not_reached"

@@ -61,11 +61,13 @@ class Interactions:
             for compiled in stratum.rules:
                 self._add_rule(compiled.rule)
             for fold in stratum.folds:
+                # In recursion it may have no fixpoint.
+                judged = fold.function in _MAY_OVERFLOW or fold in stratum.clocked or stratum.recursive
                 for source in fold.sources or (fold.target,):
                     ways = {((source, sign), (fold.target, other)) for sign in _BOTH for other in _BOTH}
                     for start, end in ways:
                         self._ways[start].add(end)
-                        if fold.function in _MAY_OVERFLOW or fold in stratum.clocked:
+                        if judged:
                             self._judges[start].add(end)
                             self._touchy.add(fold.target)
         for relation in self.constraints:

@@ -22,6 +22,9 @@ from engine.language.syntax import Constant
 from engine.symbols import SymbolTable
 
 DEFAULT = Policy()
+MAX_HEIGHT = 1_100_000
+"""The greatest height of a tuple unless a budget says otherwise: a counter to a million fits, one without an end is
+found out in some minutes."""
 Codes = npt.NDArray[np.int64]
 """int64[n, arity]: n tuples."""
 FactDelta = tuple[Codes, Codes]
@@ -32,13 +35,14 @@ FactDelta = tuple[Codes, Codes]
 class Budget:
     """What one epoch may take at the most; None is no limit.
 
-    derivations: enumerated in the epoch. tuples: rows held by all relations after it. height: of any tuple.
+    derivations: enumerated in the epoch. tuples: rows held by all relations after it. height: of any tuple of a
+    recursive stratum.
     memory: bytes of all arrays. seconds: of evaluation. cancelled: asked now and then; true ends the evaluation.
     """
 
     derivations: int | None = None
     tuples: int | None = None
-    height: int | None = None
+    height: int | None = MAX_HEIGHT
     memory: int | None = None
     seconds: float | None = None
     cancelled: Callable[[], bool] | None = None

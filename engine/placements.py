@@ -187,7 +187,8 @@ class Placements:
             size = other.memory()
             if name == "resident" and budget.memory is not None and size > budget.memory:
                 raise BudgetExceededError(
-                    f"the state needs {size / 2**20:,.0f} MiB on resident, of {budget.memory / 2**20:,.0f} MiB allowed",
+                    f"the state needs {size / 2**20:,.0f} MiB in the engine process (resident), "
+                    f"but {budget.memory / 2**20:,.0f} MiB are allowed",
                     budget="memory",
                 )
         except BaseException:

@@ -44,7 +44,7 @@ from engine.errors import (
 )
 from engine.heartbeat import Heartbeat
 from engine.memory import default_memory_budget
-from engine.placement import Budget
+from engine.placement import MAX_HEIGHT, Budget
 from engine.recovery import RecoveredState, read_state
 from engine.storage.connection import connect
 from engine.storage.keys import Keys
@@ -437,7 +437,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             group_bytes=parsed.group_bytes,
             retention=Retention(parsed.retain_epochs, parsed.retain_seconds, parsed.retain_results),
         )
-        budget = Budget(memory=parsed.memory_budget, seconds=parsed.epoch_seconds)
+        budget = Budget(memory=parsed.memory_budget, seconds=parsed.epoch_seconds, height=parsed.max_height)
         chosen = {
             "master": parsed.spark_master,
             "partitions": parsed.spark_partitions,
@@ -489,6 +489,7 @@ def _parser() -> argparse.ArgumentParser:
         ("spark-partitions", int, None, "partitions of the state; without it two"),
         ("spark-checkpoint-dir", str, None, "a directory that all executors share; without it none"),
         ("epoch-seconds", float, None, "an epoch that computes for longer is refused"),
+        ("max-height", _height, MAX_HEIGHT, "a recursion that goes through more heights is refused"),
         ("retain-epochs", int, kept.epochs, "epochs whose snapshot stays readable"),
         ("retain-seconds", float, kept.seconds, "a younger snapshot stays readable in any case"),
         ("retain-results", int, kept.results, "transactions whose outcome can be looked up"),
@@ -508,6 +509,12 @@ def _fraction(text: str) -> float:
         return Policy(switch=parse_switch(text)).switch
     except InvalidRequestError as error:
         raise argparse.ArgumentTypeError(error.message) from None
+
+
+def _height(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
 
 
 def _bytes(text: str) -> int:

@@ -23,6 +23,7 @@ from engine.errors import (
     UnsupportedFeatureError,
     WeightOverflowError,
     ZedlogError,
+    shown,
 )
 from engine.language.canonical import canonical_id, canonical_text, format_declaration, rule_id
 from engine.language.check import check_rule
@@ -183,7 +184,7 @@ class Program:
                 weight = _new_weight(known[0].weight if known else 0, change.weight, mode)
                 if weight > MAX_WEIGHT:
                     raise WeightOverflowError(
-                        f"the weight of the rule {change.rule!r} leaves 64 bits", rule=id_
+                        f"the weight of the rule {shown(change.rule)} does not fit into 64 bits", rule=id_
                     )
                 if known is not None:
                     kept[id_] = (replace(known[0], weight=weight), known[1])
@@ -193,7 +194,8 @@ class Program:
         negative = [kept[id_][0] for id_ in touched if kept[id_][0].weight < 0]
         if negative:
             raise NegativeWeightError(
-                "there are not that many of the rule: " + "; ".join(info.text for info in negative[:10]),
+                "rules would be removed more often than they were added: "
+                + "; ".join(info.text for info in negative[:10]),
                 rules=[{"id": i.id, "rule": i.text, "weight": _weight_of(self, i.id)} for i in negative[:10]],
             )
         users = dict(self.users)

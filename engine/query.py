@@ -101,7 +101,7 @@ def prepare(query: Query, schemas: Mapping[str, Schema]) -> PreparedQuery:
     if len(literals) > MAX_LITERALS or max(map(len, query.bodies)) > MAX_BODY:
         raise UnsupportedFeatureError(
             f"a query may have {MAX_BODY} literals in a conjunction and {MAX_LITERALS} in all of its alternatives; "
-            "make a rule of a part of it",
+            "make a part of it a rule",
             text=query.text,
             span=literals[-1].span,
         )
@@ -118,7 +118,7 @@ def prepare(query: Query, schemas: Mapping[str, Schema]) -> PreparedQuery:
         inferred = infer_schemas((), read, rules, read)
     except ArityError as error:
         # What facts and rules have, the query must follow, whichever of them said it.
-        error.message = error.message.replace(" as its facts do", "")
+        error.message = error.message.replace(" according to its facts", "")
         raise
     except ProgramError as error:
         _reword(error)
@@ -238,7 +238,7 @@ def _head(query: Query) -> tuple[tuple[str, ...], Atom]:
         for variable in variables:
             if variable.name not in present:
                 raise UnsafeRuleError(
-                    f"the variable {variable.name} stands in some alternatives (;) of the query only; give the query "
+                    f"the variable {variable.name} is not in all alternatives (;) of the query; give the query "
                     "a head that says what is answered, as in 'q(x) :- ...'",
                     text=query.text,
                     span=variable.span,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -76,8 +76,9 @@ class Exported:
 class Reasoner(Writer):
     """See the module.
 
-    placement: `auto`, `resident` or `spark`. budget: what one epoch may take (`Budget`); by default half of the
-    memory that the process may have (engine/memory.py), beyond which it is refused, and not moved to Spark.
+    placement: `auto`, `resident` or `spark`. budget: what one epoch may take (`Budget`); by default, beside a limit of
+    heights, half of the memory that the process may have (engine/memory.py), beyond which it is refused, and not moved
+    to Spark. max_height: the greatest height of a tuple of a recursive stratum, in the place of the budget's.
     threads: for large joins, by default all cores. spark: how a Spark placement gets its session, by default a local
     one that starts with the first epoch; `close` stops what was started. switch: the fraction of a bootstrap after
     which an update may be abandoned for one, or a whole `Policy` (engine/elastic.py); 0 bootstraps every stratum that
@@ -91,11 +92,17 @@ class Reasoner(Writer):
         threads: int | None = None,
         spark: SparkOptions | SparkSource | None = None,
         switch: float | Policy = SWITCH,
+        max_height: int | None = None,
     ) -> None:
         policy = switch if isinstance(switch, Policy) else Policy(switch=switch)
         # Without a budget nobody has asked for a second placement.
         places = Placements(placement, threads, spark, spreads=budget is not None)
-        super().__init__(places, budget or Budget(memory=default_memory_budget()), policy)
+        budget = budget or Budget(memory=default_memory_budget())
+        if max_height is not None:
+            if max_height < 1:
+                raise InvalidRequestError(f"max_height is a whole number from 1 on, not {max_height!r}")
+            budget = replace(budget, height=max_height)
+        super().__init__(places, budget, policy)
 
     @property
     def placement(self) -> str:

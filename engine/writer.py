@@ -254,10 +254,13 @@ class Writer:
         changed = circuit is not self._program.circuit
         for relation in (circuit.targets.keys() | facts.keys()) if changed else facts:
             for fold in circuit.folds_of(relation):
+                if fold.takes_facts:
+                    continue
                 if relation in facts or self._placement.count(relation, "asserted"):
                     name = name_of(relation)
+                    why = "several aggregates" if fold.part_of else fold.function
                     raise UnsupportedFeatureError(
-                        f"{name} is aggregated by its rules ({fold.function}), so it cannot hold facts too; "
+                        f"{name} is aggregated by its rules ({why}), so it cannot hold facts too; "
                         "assert them in a relation of their own and add a rule for it",
                         relation=name,
                     )
@@ -282,12 +285,12 @@ class Writer:
     def _recover(self, program: Program, facts: Mapping[str, FactDelta]) -> None:
         """Hold what was committed before, at the first epoch: it must be taken, whatever it takes."""
         places, budget = self._placements, self._budget
-        self._budget = Budget(memory=budget.memory if places.wanted == "auto" else None)
+        self._budget = Budget(memory=budget.memory if places.wanted == "auto" else None, height=None)
         try:
             self._evaluate(program, facts)
         except BudgetExceededError:
             # Too large for this process, and Spark cannot be had: then it is held here, as it was before.
-            self._budget = Budget()
+            self._budget = Budget(height=None)
             places.start_resident()
             self._evaluate(program, facts)
         self._placement.commit()

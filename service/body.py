@@ -71,7 +71,8 @@ def media_type(request: Request, accepted: Sequence[str] = JSON_TYPES) -> str:
     kind = kind.strip().lower()
     if kind not in accepted:
         raise UnsupportedMediaTypeError(
-            f"this call reads {' or '.join(accepted)}, not {shown(kind)}", accepted=list(accepted)
+            f"this call reads bodies of the type {' or '.join(accepted)}, not {shown(kind)}",
+            accepted=list(accepted),
         )
     charset = re.search(r"""charset\s*=\s*"?([^\s;"]+)""", parameters, re.IGNORECASE)
     if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):

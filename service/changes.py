@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from engine.errors import InvalidRequestError, Span, UnsupportedFeatureError, ZedlogError, did_you_mean, shown
+from engine.expressions import with_constant_facts
 from engine.language.canonical import format_declaration
 from engine.language.check import check_rule
 from engine.language.parser import parse_declarations, parse_program, parse_rules
@@ -34,7 +35,7 @@ def check_object(
         InvalidRequestError: otherwise.
     """
     if not isinstance(value, dict):
-        raise InvalidRequestError(f"{where} must be a JSON object with {_listed(known)}")
+        raise InvalidRequestError(f"{where} must be a JSON object; it may have the fields {_listed(known)}")
     for name in value:
         if name not in known:
             raise InvalidRequestError(
@@ -53,7 +54,9 @@ def check_entries(
 ) -> list[Mapping[str, Any]]:
     """`value`, which is a list of such objects."""
     if not isinstance(value, list):
-        raise InvalidRequestError(f"{where} must be a list of objects with {_listed(known)}")
+        raise InvalidRequestError(
+            f"{where} must be a list of objects, which may have the fields {_listed(known)}"
+        )
     return [check_object(entry, f"{where}[{i}]", known, required) for i, entry in enumerate(value)]
 
 
@@ -150,7 +153,7 @@ def program_transaction(
 
 
 def _checked_program(text: str) -> Program:
-    program = parse_program(text)
+    program = with_constant_facts(parse_program(text))
     for rule in program.rules:
         check_rule(rule)
     for directive in program.directives:

@@ -50,7 +50,8 @@ def _position(schema: Schema, name: str) -> int:
     if position is None:
         columns = [c.name for c in schema.columns]
         raise UnknownColumnError(
-            f"{schema.relation} has no column {shown(name)}; it is {schema}.{did_you_mean(near(name, columns))}",
+            f"{schema.relation} has no column {shown(name)}; the relation is {schema}."
+            f"{did_you_mean(near(name, columns))}",
             relation=schema.relation,
             column=name,
             columns=columns,
@@ -88,7 +89,7 @@ def parse_value(text: str, column: Column, relation: str) -> Value:
 def _unfit(column: Column, relation: str, why: str) -> InvalidValueError:
     assert column.type is not None, "any text is a symbol"
     return InvalidValueError(
-        f"column {column.name} of {relation} is {column.type.value}: {why}",
+        f"column {column.name} of {relation} holds {column.type.value}s: {why}",
         relation=relation,
         column=column.name,
         expected=column.type.value,

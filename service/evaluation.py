@@ -154,8 +154,8 @@ class Evaluator:
                 count += len(part)
                 if count > self._tuples:
                     raise BudgetExceededError(
-                        f"the query reads more than the {self._tuples:,} tuples allowed, while it read {relation}; "
-                        "make it more selective: constants in an atom narrow what is read",
+                        f"the query reads more than the {self._tuples:,} tuples allowed: it reached the limit in "
+                        f"{relation}; make it more selective: constants in an atom narrow what is read",
                         budget="tuples",
                         relation=relation,
                     )
@@ -221,7 +221,7 @@ async def until_gone(request: Request, work: Awaitable[T]) -> T:
     try:
         await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise EvaluationCancelledError("the client has gone; its query was cancelled")
+            raise EvaluationCancelledError("the client has closed the connection, so its query was cancelled")
         return working.result()
     finally:
         gone.cancel()

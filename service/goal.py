@@ -68,7 +68,8 @@ def select(atom: Atom, text: str, schemas: Mapping[str, Schema]) -> Selection:
         raise unknown_relation(atom, text, schemas)
     if len(atom.terms) != schema.arity:
         raise ArityError(
-            f"{atom.relation} has {schema.arity} columns, {schema}, but the goal has {len(atom.terms)}",
+            f"the relation {schema} has {schema.arity} column{'' if schema.arity == 1 else 's'}, "
+            f"but the goal has {len(atom.terms)}",
             text=text,
             span=atom.span,
             relation=atom.relation,
@@ -100,8 +101,8 @@ def _selection(atom: Atom, schema: Schema, text: str) -> Selection:
         left, right = schema.columns[a], schema.columns[b]
         if left.type is not None and right.type is not None and left.type != right.type:
             raise TypeMismatchError(
-                f"one variable stands for column {a + 1} ({left.name}: {left.type.value}) and column {b + 1} "
-                f"({right.name}: {right.type.value}) of {atom.relation}, which can never be equal",
+                f"the same variable is used for column {a + 1} ({left.name}: {left.type.value}) and column {b + 1} "
+                f"({right.name}: {right.type.value}) of {atom.relation}, whose values are never equal",
                 text=text,
                 span=atom.terms[b].span,
                 relation=atom.relation,
@@ -113,10 +114,11 @@ def _selection(atom: Atom, schema: Schema, text: str) -> Selection:
 def _check_type(constant: Constant, column: Column, position: int, relation: str, text: str) -> None:
     if column.type is None or constant.type == column.type:
         return
-    hint = " (write 1.0, not 1, for a float)" if column.type is ColumnType.FLOAT else ""
+    known = column.type, constant.type
+    hint = "; write it with a fraction, as in 2.0" if known == (ColumnType.FLOAT, ColumnType.NUMBER) else ""
     raise TypeMismatchError(
-        f"column {position + 1} ({column.name}) of {relation} is {column.type.value}, "
-        f"but {shown(constant.value)} is {constant.type.value}{hint}",
+        f"column {position + 1} ({column.name}) of {relation} holds {column.type.value}s, "
+        f"but {shown(constant.value)} is a {constant.type.value}{hint}",
         text=text,
         span=constant.span,
         relation=relation,

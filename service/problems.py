@@ -241,7 +241,9 @@ async def _http_error(request: Request, error: Exception) -> Response:
         )
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = allowed_methods(request)
-        message = f"{request.url.path} does not have the method {request.method}; it has {', '.join(allowed)}"
+        message = (
+            f"{request.url.path} cannot be called with {request.method}; its methods are {', '.join(allowed)}"
+        )
         return respond_error(
             MethodNotAllowedError(message, allow=allowed), request, {"Allow": ", ".join(allowed)}
         )

@@ -27,7 +27,7 @@ async def pin(
     """
     if cursor is not None and as_of is not None and as_of != cursor.epoch:
         raise InvalidCursorError(
-            f"the cursor reads epoch {cursor.epoch}, but as_of asks for {as_of}; leave as_of out"
+            f"the cursor belongs to epoch {cursor.epoch}, but as_of asks for epoch {as_of}; leave as_of out"
         )
     epoch = as_of if cursor is None else cursor.epoch
     if at_least is not None:
@@ -41,7 +41,9 @@ async def pin(
 async def _wait(service: Service, at_least: str, epoch: int | None) -> None:
     wanted = parse_token(at_least, await service.client.incarnation())
     if epoch is not None and epoch < wanted:
-        raise InvalidParameterError(f"epoch {epoch} is read here, which is older than {wanted} of at_least")
+        raise InvalidParameterError(
+            f"the epoch to read is {epoch}, which is older than the one that at_least asks for, {wanted}"
+        )
     timeout = service.settings.wait_timeout
     if not await service.client.wait_epoch(wanted, timeout):
         raise EngineUnavailableError(f"epoch {wanted} was not published within {timeout:g} s", epoch=wanted)

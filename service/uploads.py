@@ -79,6 +79,6 @@ async def _write(request: Request, path: Path, limit: int) -> tuple[int, str]:
 
 def _too_large(limit: int) -> BodyTooLargeError:
     return BodyTooLargeError(
-        f"the file is larger than the limit of {limit} bytes; put it below the engine's import root",
+        f"the file is larger than the limit of {limit} bytes; put it into the engine's import root instead",
         limit=limit,
     )

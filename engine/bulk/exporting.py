@@ -83,7 +83,8 @@ async def tuples_of(
     if request.weights:
         if any(c.name == WEIGHT for c in columns):
             raise InvalidRequestError(
-                f"{request.relation} has a column called {WEIGHT} of its own", field="weights"
+                f"{request.relation} has a column called {WEIGHT} already, so weights cannot be exported too",
+                field="weights",
             )
         table = table.append_column(column(len(columns)), pa.array(np.ascontiguousarray(found.asserted)))
         columns.append(Column(WEIGHT, ColumnType.NUMBER))
@@ -97,7 +98,9 @@ def arrow_of(codes: Codes, columns: Sequence[Column], symbols: SymbolTable) -> p
         InvalidRequestError: there are no columns: a file of rows cannot say whether the tuple () is there.
     """
     if not columns:
-        raise InvalidRequestError("what has no columns cannot be exported; ask /v1/query whether it holds")
+        raise InvalidRequestError(
+            "a relation or a query without columns cannot be exported; POST /v1/query says whether it holds"
+        )
     arrays = []
     for i, about in enumerate(columns):
         values = np.ascontiguousarray(codes[:, i])
@@ -123,15 +126,20 @@ def check_target(target: Path | str, request: ExportRequest) -> None:
     if isinstance(target, str) or not target.exists():
         return
     if not request.overwrite:
-        raise TargetExistsError(f'{request.path} exists; "overwrite" replaces it', path=request.path)
+        raise TargetExistsError(
+            f'{request.path} exists already; "overwrite": true replaces it', path=request.path
+        )
     parts = target.is_dir() and all(p.name.startswith("part-") and p.is_file() for p in target.iterdir())
     if target.is_dir() and (request.one_file or not parts):
         raise TargetExistsError(
-            f"{request.path} is a folder that holds other things than an earlier export; it is not replaced",
+            f"{request.path} is a folder that does not only hold an earlier export, so it is not replaced",
             path=request.path,
         )
     if not target.is_dir() and not request.one_file:
-        raise TargetExistsError(f"{request.path} is a file; the export would be a folder", path=request.path)
+        raise TargetExistsError(
+            f"{request.path} is a file, but this export makes a folder; choose another path",
+            path=request.path,
+        )
 
 
 def write(

@@ -66,7 +66,7 @@ def explained(error: Exception, sources: Sequence[Source] = ()) -> ZedlogError:
         row = re.search(r": (\{.*\})", line)
         return WeightOverflowError(line, tuples=[list(orjson.loads(row[1]).values())] if row else [])
     if "ARITHMETIC_OVERFLOW" in text:
-        return WeightOverflowError("the weight of a tuple leaves 64 bits")
+        return WeightOverflowError("the weight of a tuple does not fit into 64 bits")
     if sources and any(word in text for word in (*_MISSING, *_DAMAGED)):
         found = [found for source in sources if (found := damage(source))]
         reason = found[0] if found else _line(lines, (*_MISSING, *_DAMAGED))

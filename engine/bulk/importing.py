@@ -137,11 +137,11 @@ class Importer:
         """Import one relation's files into `result`; returns how many rows are bad."""
         if request.format == FACTS and schema is None:
             raise UnknownRelationError(
-                f"there is no relation {relation}, which {sources[0].name} holds facts of; declare it first",
+                f"{sources[0].name} holds facts of {relation}, but there is no such relation; declare it first",
                 relation=relation,
             )
         if schema is not None and schema.arity == 0:
-            raise InvalidRequestError(f"{relation} has no columns; files of rows cannot hold its fact")
+            raise InvalidRequestError(f"{relation} has no columns, so a file of rows cannot hold facts of it")
         names = None if schema is None else [c.name for c in schema.columns]
         urls = [source.url for source in sources]
         self._step("look")

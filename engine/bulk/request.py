@@ -126,14 +126,17 @@ class ImportRequest:
                     f"{shown(name)} has no effect on files of the format {self.format}", field=name
                 )
         if self.relation is None and self.format not in (NTRIPLES, FACTS):
-            raise InvalidRequestError("an import needs the relation that the rows go into", field="relation")
+            raise InvalidRequestError(
+                'an import needs "relation": the relation that the rows go into', field="relation"
+            )
         if self.relation is not None and self.format == FACTS:
             raise InvalidRequestError(
-                'a file r.facts goes into the relation r, so "relation" has no effect on it', field="relation"
+                'a file r.facts goes into the relation r, so "relation" cannot be given for it',
+                field="relation",
             )
         if self.weight_column is not None and (self.mode == "set" or self.weight != 1):
             raise InvalidRequestError(
-                '"weight_column" gives each row its weight, so there is no "weight" and no mode "set" beside it',
+                '"weight_column" gives each row its own weight, so "weight" and the mode "set" cannot be given with it',
                 field="weight_column",
             )
         if self.columns and self.types and len(self.columns) != len(self.types):
@@ -143,14 +146,16 @@ class ImportRequest:
         names = [c for c in (*self.columns, self.weight_column) if isinstance(c, str)]
         if names and delimited and not self.header:
             raise InvalidRequestError(
-                f'the column {shown(names[0])} has a name, but the file has no header; use numbers from 1, or "header"',
+                f"the column {shown(names[0])} is given by name, but the file has no header; "
+                'use numbers from 1, or set "header"',
                 field="columns",
             )
         if self.format == PARQUET or self.format == JSONL:
             numbers = [c for c in (*self.columns, self.weight_column) if isinstance(c, int)]
             if numbers:
                 raise InvalidRequestError(
-                    f"the columns of {self.format} files have names, so {numbers[0]} is none", field="columns"
+                    f"the columns of {self.format} files have names; use one instead of the number {numbers[0]}",
+                    field="columns",
                 )
 
 
@@ -195,7 +200,7 @@ class ExportRequest:
         path = _text(body, "path")
         query, relation = body.get("query"), body.get("relation")
         if (query is None) == (relation is None):
-            raise InvalidRequestError('an export has either "relation" or "query"')
+            raise InvalidRequestError('an export needs exactly one of "relation" and "query"')
         if query is not None and (not isinstance(query, str) or not query.strip()):
             raise InvalidRequestError('"query" must be the text of a query', field="query")
         format_ = _one_of(
@@ -220,10 +225,12 @@ class ExportRequest:
             overwrite=_flag(body, "overwrite"),
         )
         if query is not None and (request.domain != "all" or request.weights):
-            raise InvalidRequestError("answers of a query have no domain and no weights", field="domain")
+            raise InvalidRequestError(
+                "the answers of a query have neither a domain nor weights", field="domain"
+            )
         if request.weights and (request.domain != "asserted" or format_ == NTRIPLES):
             raise InvalidRequestError(
-                'only facts have weights (domain "asserted"), and N-Triples has no place for them',
+                'weights need the domain "asserted", because only facts have them, and a format other than N-Triples',
                 field="weights",
             )
         without = [
@@ -257,7 +264,7 @@ def guess_format(paths: Sequence[str], formats: Sequence[str] = IMPORT_FORMATS) 
         if name.endswith(suffix):
             return format_
     raise InvalidRequestError(
-        f'the name {shown(paths[0])} tells no format; give "format": one of {", ".join(formats)}',
+        f'the name {shown(paths[0])} does not tell the format; give "format": one of {", ".join(formats)}',
         field="format",
     )
 
@@ -265,12 +272,12 @@ def guess_format(paths: Sequence[str], formats: Sequence[str] = IMPORT_FORMATS) 
 def _paths(body: Mapping[str, Any]) -> tuple[str, ...]:
     """What is to be read: exactly one of `path`, `paths` and `upload`."""
     if sum(name in body for name in ("path", "paths", "upload")) != 1:
-        raise InvalidRequestError('an import has one of "path", "paths" and "upload"', field="path")
+        raise InvalidRequestError('an import needs exactly one of "path", "paths" and "upload"', field="path")
     if "upload" in body:
         upload = _text(body, "upload")
         if not _UPLOAD.fullmatch(upload):
             raise InvalidRequestError(
-                f"{shown(upload)} is no upload; POST /v1/uploads answers with one", field="upload"
+                f"{shown(upload)} is not an upload; use what POST /v1/uploads answered", field="upload"
             )
         return (upload,)
     paths = _texts(body["paths"], "paths") if "paths" in body else (_text(body, "path"),)
@@ -294,13 +301,13 @@ def _known(body: Mapping[str, Any], names: Sequence[str]) -> None:
 def _text(body: Mapping[str, Any], name: str) -> str:
     value = body.get(name)
     if not isinstance(value, str) or not value or "\0" in value:
-        raise InvalidRequestError(f"{shown(name)} must be a text, not {shown(value)}", field=name)
+        raise InvalidRequestError(f"{shown(name)} must be a string, not {shown(value)}", field=name)
     return value
 
 
 def _texts(value: Any, name: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(v, str) and "\0" not in v for v in value):
-        raise InvalidRequestError(f"{shown(name)} must be a list of texts, not {shown(value)}", field=name)
+        raise InvalidRequestError(f"{shown(name)} must be a list of strings, not {shown(value)}", field=name)
     return tuple(value)
 
 
@@ -333,7 +340,9 @@ def _column(value: Any) -> str | int:
         return value
     if type(value) is int and value > 0:
         return value
-    raise InvalidRequestError(f"a column is a name or a number from 1, not {shown(value)}", field="columns")
+    raise InvalidRequestError(
+        f"a column must be a name or a number from 1, not {shown(value)}", field="columns"
+    )
 
 
 def _columns(value: Any) -> tuple[str | int, ...]:
@@ -343,7 +352,7 @@ def _columns(value: Any) -> tuple[str | int, ...]:
         raise InvalidRequestError(f'"columns" must be a list, not {shown(value)}', field="columns")
     columns = tuple(_column(v) for v in value)
     if len(set(columns)) != len(columns):
-        raise InvalidRequestError('a column stands twice in "columns"', field="columns")
+        raise InvalidRequestError('a column is given twice in "columns"', field="columns")
     return columns
 
 

@@ -31,8 +31,8 @@ def allowed_path(path: str, root: Path | None, schemes: Collection[str], what: s
         if scheme[1].lower() in schemes:
             return path
         raise PathNotAllowedError(
-            f"{path}: {what}s of the scheme {scheme[1]}: are not allowed here; the engine's option "
-            f"--bulk-scheme allows one",
+            f"{path}: {what}s with the scheme {scheme[1]}: are not allowed; the engine's option "
+            f"--bulk-scheme allows a scheme",
             path=path,
         )
     if root is None:

@@ -103,7 +103,7 @@ def _source(path: Path, name: str, request: ImportRequest) -> Source:
         raise SourceUnreadableError(f"{name} cannot be read: permission denied", file=name)
     if any(c in _PATTERN for c in str(path)):
         raise SourceUnreadableError(
-            f"{name}: a name with one of {_PATTERN} is a pattern to Spark; rename it", file=name
+            f"{name}: Spark takes a name with one of {_PATTERN} for a pattern; rename the file", file=name
         )
     return Source(f"file://{path}", name, path)
 

@@ -188,7 +188,7 @@ def check_folded_together(
         other = is_whole and together != rule.id
         if plain or other or (target is not None and (target.sources or is_whole or not _feeds(rule.rule))):
             raise UnsupportedFeatureError(
-                f"{name} is aggregated by one of its rules, so every rule of it must aggregate the same columns",
+                f"one rule of {name} aggregates in its head, so every rule of {name} must aggregate the same columns",
                 text=rule.rule.origin.text,
                 span=rule.rule.origin.head.span,
             )
@@ -213,7 +213,7 @@ def undeclarable_fixpoint(name: str, rule: CompiledRule) -> DeclarationError:
     """The error for a relation that is declared `fixpoint` though `rule`, one of its rules, sums nothing up."""
     return DeclarationError(
         f"{name} is declared {FIXPOINT}, which is for a count, sum or mean in the head of its rules; "
-        "min and max need none, also where they are recursive",
+        "min and max do not need it, not even in recursion",
         text=rule.rule.origin.text,
         span=rule.rule.origin.head.span,
         relation=name,

@@ -18,10 +18,12 @@ condition has no aggregate in it.
     ... that needs values from around       a < x in B          -> r@1?(x) :- (the atoms around); B. and r@1?(x), and
                                                                    r@1?0(x, 0) :- r@1?(x), a contribution of 0
 
-A contribution to a fold is a distinct binding of the variables: those relations hold the bindings, so that equal
-values from different bindings all count. An empty group counts and sums to 0, as in Souffle: such a rule has a second
-variant for the groups that are not there. A variable that an aggregate's body does not bind itself gets its values
-from the atoms around the aggregate.
+    range                               x = range(a, b)     -> r@range1(a, b, v), x = v, and rules for it (ranges.py)
+
+A contribution to a fold is a distinct binding of all variables of the body, where each `_` of a positive atom is a
+variable of its own: those relations hold the bindings, so that equal values from different bindings all count. An empty
+group counts and sums to 0, as in Souffle: such a rule has a second variant for the groups that are not there. A
+variable that an aggregate's body does not bind itself gets its values from the atoms around the aggregate.
 """
 
 from __future__ import annotations
@@ -31,9 +33,13 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import product
 
+from engine.circuit.ranges import SCHEMAS as RANGES
+from engine.circuit.ranges import is_range, range_rules, without_ranges
 from engine.errors import Span, UnsupportedFeatureError
 from engine.expressions import compile_term, distinct_locals, variable_types
 from engine.language.canonical import rule_id
+from engine.language.check import explicit
+from engine.language.inference import relations_of
 from engine.language.schema import ColumnType, Schema
 from engine.language.syntax import (
     Aggregate,
@@ -120,6 +126,11 @@ class Fold:
         return self.part_of or self.target
 
     @property
+    def takes_facts(self) -> bool:
+        """Whether a fact of the relation is a contribution: of one that is folded by min or max alone."""
+        return not self.sources and self.part_of is None
+
+    @property
     def result(self) -> ColumnType | None:
         """The type of the folded value."""
         return _result_type(self.function, self.type)
@@ -152,8 +163,9 @@ def normalise(rule: Rule, schemas: Mapping[str, Schema], id_: str | None = None)
     Raises:
         UnsupportedFeatureError: a form that is understood but not evaluated (the least of symbols, say).
     """
-    renamed = distinct_locals(rule)
-    types = dict(variable_types(renamed, schemas))
+    renamed = distinct_locals(without_ranges(explicit(rule)))
+    mentioned = {name: RANGES.get(name) or schemas[name] for name in relations_of(renamed)}
+    types = dict(variable_types(renamed, mentioned))
     return _Normaliser(renamed, types, id_ or rule_id(renamed)).normal()
 
 
@@ -187,9 +199,13 @@ class _Normaliser:
         self._countable = sum(
             isinstance(node, Aggregate) and node.function in ("count", "sum") for node in aggregates
         )
+        self._ranges = 0
 
     def normal(self) -> Normal:
         rule = self._rule
+        if any(isinstance(t, HeadAggregate) and t.function not in IN_PLACE for t in rule.head.terms):
+            # Every match of the body is a contribution.
+            rule = self._rule = replace(rule, body=tuple(map(self._named, rule.body)))
         around: Around = (_without_aggregates(rule.body),)
         body = self._body(rule.body, _names_outside((rule.head, *rule.body)), around)
         for id_, head in self._heads(body, around):
@@ -286,6 +302,8 @@ class _Normaliser:
         body = _Body()
         for literal in literals:
             match literal:
+                case Atom() if is_range(literal):
+                    body.literals.append(self._range(literal, body, scope, around))
                 case Atom():
                     body.literals.append(self._atom(literal, body, scope, around))
                 case Negation():
@@ -300,6 +318,52 @@ class _Normaliser:
     def _atom(self, atom: Atom, body: _Body, scope: frozenset[str], around: Around) -> Atom:
         terms = [self._simple(self._term(term, body, scope, around), body) for term in atom.terms]
         return replace(atom, terms=tuple(terms))
+
+    def _range(self, literal: Atom, body: _Body, scope: frozenset[str], around: Around) -> Atom:
+        """The values of a range as an atom (ranges.py); what is asked for comes from the literals around it."""
+        self._ranges += 1
+        name = f"{self._id}{INTERNAL}range{self._ranges}"
+        *arguments, value = literal.terms
+        needed = set().union(*map(_names, arguments))
+        literals = self._binding(needed, literal, around)
+        asking = self._body(literals, _names_outside((*literals, *arguments)), (literals,))
+        asked = Atom(f"{name}?", tuple(self._simple(argument, asking) for argument in arguments))
+        self._add(asked.relation, asked, asking.literals)
+        numbers = dict.fromkeys(("a", "b", "s", "i", "n", "h", "j", "m", "v"), ColumnType.NUMBER)
+        for number, (head, plain) in enumerate(range_rules(asked, f"{name}+", name)):
+            used = sorted({one for part in (head, *plain) for one in _names(part)})
+            types = tuple((one, numbers[one]) for one in used)
+            self._rules.append(CoreRule(f"{name}{INTERNAL}{number}", head, tuple(plain), types, self._rule))
+        terms = (
+            *(self._simple(self._term(argument, body, scope, around), body) for argument in arguments),
+            value,
+        )
+        return Atom(name, terms, literal.span)
+
+    def _binding(self, needed: set[str], literal: Atom, around: Around) -> list[Literal]:
+        """Literals around a range that give its arguments their values: of the nearest, and of as few ranges as can
+        be, so that two that do not need each other do not ask for each other."""
+        near: list[Literal] = []
+        for level in reversed(around):
+            near = [*level, *near]
+            ranges = [other for other in near if is_range(other) and other is not literal]
+            kept = [other for other in near if not is_range(other)]
+            while True:
+                literals, given = _bound_together(kept)
+                if needed <= given:
+                    return literals
+                ready = [
+                    other for other in ranges if other not in kept and _names_of_arguments(other) <= given
+                ]
+                if not ready:
+                    break
+                kept += ready
+        raise UnsupportedFeatureError(
+            f"the arguments of this range get their values from an aggregate ({', '.join(sorted(needed))}); name the "
+            "aggregate's result by a relation of its own",
+            text=self._rule.text,
+            span=literal.span,
+        )
 
     def _simple(self, term: Term, body: _Body) -> Term:
         """The term, or a new variable that is equal to it."""
@@ -401,7 +465,9 @@ class _Normaliser:
         common but those of the group. So the parts' bindings are kept, and not all combinations of them. Nothing may be
         computed: a value that does not exist must not refuse what an empty other part makes 0."""
         argument = aggregate.argument
-        computes = any(depth_of(term) for literal in aggregate.body for term in terms_of(literal))
+        computes = any(
+            is_range(literal) or any(map(depth_of, terms_of(literal))) for literal in aggregate.body
+        )
         if computes or (argument is not None and depth_of(argument)):
             return [aggregate]
         kind = None if argument is None else self._type(argument)
@@ -454,13 +520,13 @@ class _Normaliser:
                     text=self._rule.text,
                     span=self._rule.span,
                 )
-        plain = self._body(literals, _names_outside(literals), ())
+        plain = self._body(literals, _names_outside(literals), (literals,))
         self._add(domain.relation, domain, plain.literals)
         inside.literals.append(domain)
         return domain
 
     def _named(self, literal: Literal) -> Literal:
-        """A positive atom of an aggregate's body with a variable for each `_`: every match is a contribution."""
+        """A positive atom of an aggregated body with a variable for each `_`: every match is a contribution."""
         if not isinstance(literal, Atom):
             return literal
         terms = (self._variable(None) if isinstance(term, Wildcard) else term for term in literal.terms)
@@ -525,7 +591,7 @@ def _bound_together(around: Sequence[Literal]) -> tuple[list[Literal], set[str]]
         bound = {
             term.name
             for literal in kept
-            if isinstance(literal, Atom)
+            if isinstance(literal, Atom) and not is_range(literal)
             for term in literal.terms
             if isinstance(term, Variable)
         }
@@ -533,6 +599,8 @@ def _bound_together(around: Sequence[Literal]) -> tuple[list[Literal], set[str]]
         while size != len(bound):
             size = len(bound)
             for literal in kept:
+                if is_range(literal) and _names_of_arguments(literal) <= bound:
+                    bound |= _names(literal)
                 if isinstance(literal, Comparison) and literal.operator == "=":
                     for target, term in ((literal.left, literal.right), (literal.right, literal.left)):
                         if isinstance(target, Variable) and _names(term) <= bound:
@@ -541,6 +609,11 @@ def _bound_together(around: Sequence[Literal]) -> tuple[list[Literal], set[str]]
         if len(usable) == len(kept):
             return kept, bound
         kept = usable
+
+
+def _names_of_arguments(literal: Literal) -> set[str]:
+    """The variables of the arguments of a range."""
+    return set().union(*map(_names, terms_of(literal)[:-1]))
 
 
 def _part(relation: str, place: int) -> str:

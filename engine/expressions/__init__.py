@@ -5,6 +5,7 @@ floats.py and strings.py have the operations.
 """
 
 from engine.expressions.expression import Condition, Expression, compile_condition, compile_term
+from engine.expressions.facts import with_constant_facts
 from engine.expressions.locals import distinct_locals
 from engine.expressions.variables import variable_types
 
@@ -15,4 +16,5 @@ __all__ = [
     "compile_term",
     "distinct_locals",
     "variable_types",
+    "with_constant_facts",
 ]

@@ -107,6 +107,23 @@ def shift_right(a: Codes, b: Codes) -> Codes:
     return a >> (b & _SHIFT_MASK)
 
 
+def both(a: Codes, b: Codes) -> Codes:
+    """As in C, every number but 0 is true, and what is true is 1."""
+    return np.where((a != 0) & (b != 0), np.int64(1), np.int64(0))
+
+
+def either(a: Codes, b: Codes) -> Codes:
+    return np.where((a != 0) | (b != 0), np.int64(1), np.int64(0))
+
+
+def one_of_two(a: Codes, b: Codes) -> Codes:
+    return np.where((a != 0) ^ (b != 0), np.int64(1), np.int64(0))
+
+
+def is_zero(a: Codes) -> Codes:
+    return np.where(a == 0, np.int64(1), np.int64(0))
+
+
 BINARY: dict[str, Callable[[Codes, Codes], Codes]] = {
     "+": add,
     "-": subtract,
@@ -119,8 +136,11 @@ BINARY: dict[str, Callable[[Codes, Codes], Codes]] = {
     "bxor": operator.xor,
     "bshl": shift_left,
     "bshr": shift_right,
+    "land": both,
+    "lor": either,
+    "lxor": one_of_two,
 }
-UNARY: dict[str, Callable[[Codes], Codes]] = {"-": negate, "bnot": complement}
+UNARY: dict[str, Callable[[Codes], Codes]] = {"-": negate, "bnot": complement, "lnot": is_zero}
 
 
 def _range(a: Codes) -> tuple[int, int]:

@@ -45,7 +45,12 @@ _WRITE: dict[ColumnType | None, Callable[..., Codes]] = {
     _FLOAT: strings.write_float,
     ColumnType.BOOL: strings.write_bool,
 }
-_TESTS: dict[str, Callable[..., Mask]] = {"contains": strings.contains, "match": strings.match}
+_TESTS: dict[str, Callable[..., Mask]] = {
+    "contains": strings.contains,
+    "!contains": strings.lacks,
+    "match": strings.match,
+    "!match": strings.mismatch,
+}
 
 
 def arithmetic(operator: str, types: _Types) -> _Found:
@@ -91,8 +96,7 @@ def condition(operator: str, types: _Types) -> Operation[Mask] | None:
             return Operation(operator, partial(_order_floats, order))
         return Operation(operator, partial(_on_codes, order))
     assert type_ is _SYMBOL, f"{operator} on values of type {type_}"
-    test = _TESTS[operator.removeprefix("!")]
-    return Operation(operator, partial(_negated, test) if operator[0] == "!" else test)
+    return Operation(operator, _TESTS[operator])
 
 
 def _extremum(name: str, types: _Types) -> _Found:
@@ -140,7 +144,3 @@ def _on_floats(function: Callable[..., Floats], _: Texts, *operands: Codes) -> C
 
 def _order_symbols(order: Callable[..., Mask], texts: Texts, *operands: Codes) -> Mask:
     return order(*ranks(texts, operands))
-
-
-def _negated(test: Callable[..., Mask], texts: Texts, *operands: Codes) -> Mask:
-    return ~test(texts, *operands)

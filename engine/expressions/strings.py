@@ -9,11 +9,13 @@ writes floats with six decimals, as Souffle does. `ord` is the symbol's code, wh
 database only.
 `match` is a full match of a regular expression in the syntax of RE2: its time is linear in the text, so no
 pattern of a client can hold the engine up, and it knows what Souffle's expressions have, except lookahead and
-back references. Python runs once for each distinct row.
+back references. With a bad pattern `match` is false and so is `!match`, as in Souffle; the logger
+zedlog.evaluation warns of each such pattern once. Python runs once for each distinct row.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Callable
@@ -25,8 +27,10 @@ import numpy as np
 from engine.expressions.distinct import Places, at, distinct_rows
 from engine.expressions.operation import Fault, Mask
 from engine.expressions.texts import Texts
-from engine.language.constants import MAX_NUMBER, MIN_NUMBER
+from engine.language.constants import MAX_NUMBER, MIN_NUMBER, shortened
 from engine.values import Codes
+
+logger = logging.getLogger("zedlog.evaluation")
 
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?)0*([0-9]+)", re.ASCII)
 _FLOAT = re.compile(r"[ \t\n\v\f\r]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
@@ -94,7 +98,7 @@ def _refuse_distinct(reasons: dict[int, str], place: Places) -> None:
 def _number(text: str) -> int:
     found = _NUMBER.fullmatch(text)
     if found is None:
-        raise ValueError("has no value, because the text is no number")
+        raise ValueError("has no value, because the text is not a number")
     value = int(found[1] + found[2]) if len(found[2]) <= _MOST_DIGITS else MAX_NUMBER + 1
     if not MIN_NUMBER <= value <= MAX_NUMBER:
         raise ValueError("has no value, because the number does not fit into 64 bits")
@@ -103,7 +107,7 @@ def _number(text: str) -> int:
 
 def _float(text: str) -> float:
     if _FLOAT.fullmatch(text) is None:
-        raise ValueError("has no value, because the text is no float")
+        raise ValueError("has no value, because the text is not a float")
     value = float(text)
     if math.isinf(value):
         raise ValueError("has no value, because the float does not fit into 64 bits")
@@ -135,7 +139,22 @@ def contains(texts: Texts, part: Codes, whole: Codes) -> Mask:
     return np.array([a in b for a, b in pairs], np.bool_)[place]
 
 
+def lacks(texts: Texts, part: Codes, whole: Codes) -> Mask:
+    """`!contains`."""
+    return ~contains(texts, part, whole)
+
+
 def match(texts: Texts, pattern: Codes, text: Codes) -> Mask:
+    return _matches(texts, pattern, text, True)
+
+
+def mismatch(texts: Texts, pattern: Codes, text: Codes) -> Mask:
+    """`!match`."""
+    return _matches(texts, pattern, text, False)
+
+
+def _matches(texts: Texts, pattern: Codes, text: Codes, wanted: bool) -> Mask:
+    """Where the text matches the pattern, or else where it does not; nowhere for a bad pattern."""
     rows, place = distinct_rows([pattern, text])
     subjects = texts.texts(at(text, rows))
     result = np.zeros(len(rows), np.bool_)
@@ -147,9 +166,10 @@ def match(texts: Texts, pattern: Codes, text: Codes) -> Mask:
         try:
             well_formed = [i for i in members if _is_unicode(subjects[i])]
             bad |= dict.fromkeys(set(members) - set(well_formed), "has a text that is not valid Unicode")
-            result[well_formed] = _full_matches(texts.text(code), [subjects[i] for i in well_formed])
+            found = _full_matches(texts.text(code), [subjects[i] for i in well_formed])
+            result[well_formed] = found == wanted
         except ValueError as error:
-            bad |= dict.fromkeys(members, str(error))
+            _warn_of(texts.text(code), str(error))
     _refuse_distinct(bad, place)
     return result[place]
 
@@ -190,5 +210,11 @@ def _anchored(pattern: str) -> str:
     return rf"\A(?:{pattern})\z"
 
 
+@lru_cache(maxsize=1024)
+def _warn_of(pattern: str, reason: str) -> None:
+    """Warn of a pattern once, not at each height of a recursion."""
+    logger.warning("match(%s, ...) is false, and so is !match: %s", shortened(repr(pattern)), reason)
+
+
 def _bad_pattern(error: Exception) -> ValueError:
-    return ValueError(f"has a bad pattern ({str(error).removeprefix('Invalid regular expression: ')})")
+    return ValueError(f"the pattern is bad ({str(error).removeprefix('Invalid regular expression: ')})")

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from engine.circuit.compile import compile_circuit
 from engine.epoch import EpochResult
 from engine.errors import DeclarationError, InvalidRequestError, Span
+from engine.expressions import with_constant_facts
 from engine.files.facts import facts_of, stored_schemas
 from engine.files.layout import STDIN, STDOUT, Layout, layout_of
 from engine.files.reading import read_facts
@@ -56,7 +57,7 @@ class Batch:
         Raises:
             ProgramError: with its place in the text.
         """
-        program = parse_program(text)
+        program = with_constant_facts(parse_program(text))
         for rule in program.rules:
             check_rule(rule)
         stored = stored_schemas(program)
@@ -89,8 +90,10 @@ class Batch:
         stdout: IO[bytes],
         threads: int | None = None,
         progress: Callable[[str], None] = lambda stage: None,
+        max_height: int | None = None,
     ) -> EpochResult:
-        """Read, derive and write. `output_dir` is None for all to `stdout`, with the names of columns.
+        """Read, derive and write. `output_dir` is None for all to `stdout`, with the names of columns; `max_height` is
+        `Reasoner`'s.
 
         Raises:
             InvalidRequestError: a file cannot be read, or a result cannot be written.
@@ -98,7 +101,7 @@ class Batch:
         """
         facts = self._facts(fact_dir, stdin, progress)
         progress("deriving")
-        result = self._derive(facts, threads)
+        result = self._derive(facts, threads, max_height)
         self._write(result, output_dir, stdout, progress)
         return result
 
@@ -121,10 +124,10 @@ class Batch:
 
     # ---- deriving
 
-    def _derive(self, facts: Facts, threads: int | None) -> EpochResult:
+    def _derive(self, facts: Facts, threads: int | None, max_height: int | None) -> EpochResult:
         lines = self.program.text.split("\n")
         clauses = dict.fromkeys(rule.span for rule in self.program.rules)
-        return Reasoner(threads=threads).apply(
+        return Reasoner(threads=threads, max_height=max_height).apply(
             facts=facts,
             rules=[(_excerpt(lines, span), 1) for span in clauses],
             declarations=self._declarations(lines),
@@ -157,7 +160,10 @@ class Batch:
             relation = directive.relation
             schema = record.schemas.get(relation, self.schemas[relation])
             change = record.relations.get(relation)
-            codes = np.empty((0, schema.arity), np.int64) if change is None else change.codes
+            # A fact that only contributes to a min or max is told too, but its tuple is not there.
+            codes = (
+                np.empty((0, schema.arity), np.int64) if change is None else change.codes[change.present > 0]
+            )
             if directive.kind == "printsize":
                 stdout.write(f"{relation}\t{len(codes)}\n".encode())
                 continue

@@ -42,6 +42,7 @@ from engine.language.syntax import (
     Term,
     Variable,
     Wildcard,
+    walk,
 )
 
 Part = Any  # what lark hands over: a token, or what another method returned
@@ -169,6 +170,11 @@ class TreeBuilder(Transformer[Token, Any]):
         in_range(right)
         return Comparison(name.value, left, right, between(name, end))
 
+    def truth(self, parts: list[Part]) -> Comparison:
+        """`true` or `false` as a literal: it has the canonical text of the condition that it is short for."""
+        constant: Constant = parts[0]
+        return Comparison("=", Constant(True, ColumnType.BOOL, constant.span), constant, constant.span)
+
     def negation(self, parts: list[Part]) -> Literal | Alternatives:
         return negate(parts[1], span_of(parts[0]))
 
@@ -192,7 +198,7 @@ class TreeBuilder(Transformer[Token, Any]):
         for atom in heads:
             for term in atom.terms:
                 if not isinstance(term, Constant):
-                    _refuse_in_fact(term)
+                    _check_in_fact(term)
         return Clause(heads, None, join(heads[0].span, span_of(dot)))
 
     def rule(self, parts: list[Part]) -> Clause:
@@ -279,12 +285,16 @@ def _terms(parts: list[Part]) -> tuple[Term, ...]:
     return tuple(parts)
 
 
-def _refuse_in_fact(term: Term) -> NoReturn:
-    if isinstance(term, Variable | Wildcard):
-        name = term.name if isinstance(term, Variable) else "_"
-        message = f"a fact holds constants only, but {name} is a variable"
-        if isinstance(term, Variable):
-            message += f'; a symbol is written in double quotes, "{name}"'
-        raise Fault(UnsafeRuleError, message, term.span)
-    message = "a fact holds constants only; computed values in facts are not supported yet by this version"
-    raise Fault(UnsupportedFeatureError, message, term.span)
+def _check_in_fact(term: Term) -> None:
+    """A fact holds constants, and what can be computed from constants."""
+    for part in walk(term):
+        if isinstance(part, Aggregate | HeadAggregate):
+            raise Fault(
+                UnsupportedFeatureError, "an aggregate cannot stand in a fact; write a rule", part.span
+            )
+        if isinstance(part, Variable | Wildcard):
+            name = part.name if isinstance(part, Variable) else "_"
+            message = f"a fact holds constants only, but {name} is a variable"
+            if isinstance(part, Variable):
+                message += f'; a symbol is written in double quotes, "{name}"'
+            raise Fault(UnsafeRuleError, message, part.span)

@@ -27,6 +27,7 @@ from engine.language.syntax import (
     terms_of,
     walk,
 )
+from engine.language.witnesses import without_witnesses
 
 __all__ = ["check_rule", "check_safety", "infer_schemas"]
 
@@ -48,6 +49,7 @@ def check_safety(rule: Rule) -> None:
     Raises:
         UnsafeRuleError: a variable is not bound, or `_` stands where a value is needed.
     """
+    rule = explicit(rule)
     outer = {
         variable.name
         for literal in (rule.head, *rule.body)
@@ -59,10 +61,15 @@ def check_safety(rule: Rule) -> None:
         _check_literal(literal, bound, outer, rule)
     for term in rule.head.terms:
         if isinstance(term, Wildcard):
-            message = "'_' cannot stand in the head of a rule: it gives no value to derive"
+            message = "'_' cannot be used in the head of a rule: it has no value"
             raise _unsafe(rule, message, term)
         _check_aggregates(term, bound, outer, rule)
         _check_term(term, bound, "in the head", rule)
+
+
+def explicit(rule: Rule) -> Rule:
+    """The rule with its witnesses bound by atoms (witnesses.py)."""
+    return without_witnesses(rule, lambda body, given: _bound(body, given, set()))
 
 
 def _bound(body: Sequence[Literal], given: set[str], outer: set[str]) -> set[str]:
@@ -123,12 +130,12 @@ def _check_literal(literal: Literal, bound: set[str], outer: set[str], rule: Rul
 def _check_term(term: Term, bound: set[str], where: str, rule: Rule) -> None:
     for variable in _variables(term):
         if variable.name not in bound:
-            message = f"the variable {variable.name} {where} is bound by no positive atom of the body"
+            message = f"the variable {variable.name} {where} is not bound by any positive atom of the body"
             raise _unsafe(rule, message, variable)
     if not isinstance(term, Wildcard):
         for inner in _own(term):
             if isinstance(inner, Wildcard):
-                raise _unsafe(rule, "'_' cannot stand in a computation: it has no value", inner)
+                raise _unsafe(rule, "'_' cannot be used in a computation: it has no value", inner)
 
 
 def _check_aggregates(term: Term, bound: set[str], outer: set[str], rule: Rule) -> None:
@@ -138,7 +145,10 @@ def _check_aggregates(term: Term, bound: set[str], outer: set[str], rule: Rule) 
         for variable in _shared_variables(aggregate, outer):
             if variable.name not in bound:
                 name = variable.name
-                message = f"the variable {name} stands outside of the aggregate too, but is bound only in it"
+                message = (
+                    f"the variable {name} stands outside of the {aggregate.function} too, but is bound only in it; "
+                    "only a min or max has witnesses"
+                )
                 raise _unsafe(rule, message, variable)
         own = outer | {v.name for literal in aggregate.body for t in terms_of(literal) for v in _variables(t)}
         inside = _bound(aggregate.body, bound & outer, own)

@@ -22,7 +22,7 @@ from engine.language.syntax import Atom, Constant, Term, Variable
 
 _TERM = frozenset({"STRING", "NUMBER", "FLOAT", "BOOL", "QUESTION_IDENT", "WILDCARD"})
 _TERM_STARTS = _TERM | {
-    "BNOT", "COUNT", "FOREIGN_TERM", "FUNCTOR", "IDENT", "LPAR", "MAX", "MEAN", "MIN", "MINUS", "SUM",
+    "BNOT", "LNOT", "COUNT", "FOREIGN_TERM", "FUNCTOR", "IDENT", "LPAR", "MAX", "MEAN", "MIN", "MINUS", "SUM",
 }  # fmt: skip
 _LITERAL_STARTS = _TERM_STARTS | {"BANG", "QUALIFIED", "TEXT_CONDITION"}
 _DIRECTIVES = frozenset({"DECL", "TYPE", "INPUT", "OUTPUT", "PRINTSIZE", "FOREIGN_DIRECTIVE"})

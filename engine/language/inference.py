@@ -186,7 +186,7 @@ def _infer(
         name: _Relation(schema.arity, "by its first use", tuple(column.name for column in schema.columns))
         for name, schema in known.items()
     }
-    relations |= {name: _Relation(schema.arity, "as its facts do") for name, schema in stored.items()}
+    relations |= {name: _Relation(schema.arity, "according to its facts") for name, schema in stored.items()}
     declared = _declared(declarations, stored, relations)
     atoms = [(rule, list(atoms_of(rule))) for rule in rules]
     _check_arities(atoms, relations)
@@ -225,7 +225,7 @@ def _declared(
             _check_against_facts(declaration, stored[name])
         relations[name] = _Relation(
             len(declaration.columns),
-            "as it is declared",
+            "according to its declaration",
             tuple(column.name for column in declaration.columns),
             declared=True,
         )
@@ -250,7 +250,7 @@ def _check_against_facts(declaration: Declaration, facts: Schema) -> None:
         if fact.type is not None and column.type is not None and fact.type is not column.type:
             spans = declaration.column_spans
             raise TypeMismatchError(
-                f"column {i + 1} ({column.name}) of {name} holds values of type {fact.type.value}, "
+                f"column {i + 1} ({column.name}) of {name} holds {fact.type.value}s, "
                 f"but is declared {column.type.value}",
                 text=declaration.text,
                 span=spans[i] if spans else declaration.span,
@@ -268,7 +268,7 @@ def _check_arities(rules: _RulesWithAtoms, relations: dict[str, _Relation]) -> N
             arity = len(atom.terms)
             relation = relations.get(atom.relation)
             if relation is None:
-                relations[atom.relation] = _Relation(arity, "by its first use")
+                relations[atom.relation] = _Relation(arity, "according to its first use")
             elif relation.arity != arity:
                 raise ArityError(
                     f"{atom.relation} has {_count(relation.arity)} {relation.why}, but here it has {arity}",

@@ -21,21 +21,24 @@ class Operator(NamedTuple):
 
 
 BINARY = {
-    "bor": Operator(1),
-    "bxor": Operator(2),
-    "band": Operator(3),
-    "bshl": Operator(4),
-    "bshr": Operator(4),
-    "+": Operator(5),
-    "-": Operator(5),
-    "*": Operator(6),
-    "/": Operator(6),
-    "%": Operator(6),
-    "^": Operator(8, right=True),
+    "lor": Operator(1),
+    "lxor": Operator(2),
+    "land": Operator(3),
+    "bor": Operator(4),
+    "bxor": Operator(5),
+    "band": Operator(6),
+    "bshl": Operator(7),
+    "bshr": Operator(7),
+    "+": Operator(8),
+    "-": Operator(8),
+    "*": Operator(9),
+    "/": Operator(9),
+    "%": Operator(9),
+    "^": Operator(11, right=True),
 }
 # Between the products and the power: -2 * 3 is (-2) * 3, but -x ^ 2 is -(x ^ 2).
-UNARY_PRECEDENCE = 7
-UNARY = ("-", "bnot")
+UNARY_PRECEDENCE = 10
+UNARY = ("-", "bnot", "lnot")
 
 # Each condition with its negation: `!(x < y)` is kept as `x >= y`.
 NEGATED = {
@@ -57,6 +60,7 @@ FUNCTORS: dict[str, tuple[int, int | None]] = {
     "max": (2, None),
     "min": (2, None),
     "ord": (1, 1),
+    "range": (2, 3),
     "strlen": (1, 1),
     "substr": (3, 3),
     "to_float": (1, 1),
@@ -91,8 +95,8 @@ FOREIGN_TERMS = {
     "$": "algebraic data types and counters ($)",
     "@": "user-defined functors (@)",
 }
-FOREIGN_FUNCTORS = frozenset({"as", "autoinc", "fold", "lnot", "range", "to_unsigned"})
-FOREIGN_OPERATORS = frozenset({"bshru", "land", "lor", "lxor"})
+FOREIGN_FUNCTORS = frozenset({"as", "autoinc", "fold", "to_unsigned"})
+FOREIGN_OPERATORS = frozenset({"bshru"})
 DIRECTIVES = (".decl", ".type", ".input", ".output", ".printsize")
 
 _RELATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
@@ -115,7 +119,8 @@ def check_relation_name(name: str) -> None:
         )
     if not is_relation_name(name):
         raise InvalidRequestError(
-            f"{shown(name)} cannot name a relation: a name is letters (A to Z), digits and '_', not first a digit"
+            f"{shown(name)} cannot name a relation: a name consists of letters (A to Z), digits and '_', "
+            "and does not begin with a digit"
         )
 
 

@@ -88,11 +88,11 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     parts = _parse(text, "program")
     for part in parts:
         if not isinstance(part, Clause):
-            raise ProgramSyntaxError("a directive stands where a rule is expected", text=text, span=part.span)
+            raise ProgramSyntaxError("a rule was expected here, not a directive", text=text, span=part.span)
     if len(parts) != 1:
         if not parts:
             raise ProgramSyntaxError("there is no rule in this text", text=text, span=Span(1, 1, 1, 1))
-        message = "one rule is expected, but a second clause starts here; send each rule by itself"
+        message = "one rule was expected, but a second clause starts here; send each rule separately"
         raise ProgramSyntaxError(message, text=text, span=parts[1].span)
     clause = parts[0]
     if clause.alternatives is None:
@@ -142,7 +142,7 @@ def parse_declarations(text: str) -> tuple[Declaration, ...]:
             message = f"only .decl and .type may stand here, but this is {what}"
             raise ProgramSyntaxError(message, text=text, span=part.span)
         if isinstance(part, DeclarationText) and directives_of(part):
-            message = f"'{part.qualifiers[0]}' has no place here: only names and types are declared"
+            message = f"'{part.qualifiers[0]}' cannot be used here: only names and types are declared here"
             raise ProgramSyntaxError(message, text=text, span=part.span)
     try:
         types = type_names([part for part in parts if isinstance(part, TypeText)])
@@ -162,7 +162,7 @@ def _parse(text: str, start: Start) -> Any:
         before = text[: surrogate.start()]
         line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
         shown = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
-        message = f"the character U+{ord(surrogate[0]):04X} is half of a surrogate pair and no text"
+        message = f"the character U+{ord(surrogate[0]):04X} is half of a surrogate pair, which is not text"
         raise ProgramSyntaxError(message, text=shown, span=Span(line, column, line, column + 1))
     try:
         return _lark(_TABLES[start]).parse(text, start=start)

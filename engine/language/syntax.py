@@ -247,7 +247,7 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A whole text. Every fact is an atom of constants."""
+    """A whole text. Every fact is an atom of constants, or of expressions of them (engine/expressions/facts.py)."""
 
     declarations: tuple[Declaration, ...]
     facts: tuple[Atom, ...]

@@ -33,8 +33,8 @@ from engine.language.syntax import (
 )
 
 _SYMBOL, _NUMBER, _FLOAT = ColumnType.SYMBOL, ColumnType.NUMBER, ColumnType.FLOAT
-_BITWISE = frozenset({"band", "bor", "bxor", "bshl", "bshr", "bnot", "%"})
-# Argument types and result type of each functor; None: any type. `cat`, `min` and `max` are seen to apart.
+_BITWISE = frozenset({"band", "bor", "bxor", "bshl", "bshr", "bnot", "land", "lor", "lxor", "lnot", "%"})
+# Argument types and result type of each functor; None: any type. `cat`, `min`, `max` and `range` are seen to apart.
 _SIGNATURES: dict[str, tuple[tuple[ColumnType | None, ...], ColumnType]] = {
     "ord": ((_SYMBOL,), _NUMBER),
     "strlen": ((_SYMBOL,), _NUMBER),
@@ -154,7 +154,7 @@ class TypeGraph:
         names, term = self._names[atom.relation], atom.terms[position]
         expected = self._known(self._first[atom.relation] + position)
         return TypeMismatchError(
-            f"{names.describe(position)} is {expected.value}, but {_show(term)} is a {got.value}",
+            f"{names.describe(position)} holds {expected.value}s, but {_show(term)} is a {got.value}",
             text=rule.text,
             span=term.span,
             relation=atom.relation,
@@ -209,7 +209,9 @@ class TypeGraph:
             return nodes[0]
         expected: tuple[ColumnType | None, ...] = (_SYMBOL,) * len(nodes)
         result = _SYMBOL
-        if call.functor != "cat":
+        if call.functor == "range":
+            expected, result = (_NUMBER,) * len(nodes), _NUMBER
+        elif call.functor != "cat":
             expected, result = _SIGNATURES[call.functor]
         for node, type_, argument in zip(nodes, expected, call.arguments, strict=True):
             if type_ is not None:

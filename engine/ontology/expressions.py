@@ -170,7 +170,7 @@ class Graph:
         inverse = self.objects(node, v.INVERSE)
         if len(inverse) != 1 or inverse[0].startswith("_:"):
             raise InvalidRequestError(
-                f"the ontology uses {node} as a property, but it is the inverse of none"
+                f"the ontology uses {node} as a property, but it is not the inverse of any"
             )
         return Property(inverse[0], inverted=True)
 

@@ -12,7 +12,7 @@ import numpy as np
 from engine.epoch import RelationChange
 from engine.placement import Codes
 from engine.resident.layout import NONE
-from engine.resident.relation import ONE, Relation
+from engine.resident.relation import ONE, Relation, derived_of, hidden_of
 from engine.resident.steps import Batch
 from engine.resident.stratum import GROUND, Changes
 
@@ -48,7 +48,7 @@ def visible_change(relation: Relation, changes: Changes, replaced: Relation | No
         # In a fold in place, a tuple may become the extreme though its own supports are as they were.
         parts = [rows for rows, _, _ in changes.pushes] + [rows for rows, _, _ in changes.entries]
         rows = np.unique(np.concatenate([np.empty(0, np.int32), *parts]))
-        asserted, derived, present = relation.describe(rows)
+        asserted, derived, present = relation.sums(rows)
         was_asserted, was_derived, was_present = asserted.copy(), derived.copy(), present.copy()
         for pushed, heights, weights in changes.pushes:
             at = np.searchsorted(rows, pushed)
@@ -58,8 +58,8 @@ def visible_change(relation: Relation, changes: Changes, replaced: Relation | No
             np.subtract.at(was_derived, at[~ground], weights[~ground])
         for changed, weights, _ in changes.entries:
             np.subtract.at(was_present, np.searchsorted(rows, changed), weights)
-        if relation.fold is not None:
-            was_derived = was_present
+        derived = derived_of(relation.fold, derived, present)
+        was_derived = derived_of(relation.fold, was_derived, was_present)
     seen = (asserted != was_asserted) | ((derived > 0) != (was_derived > 0)) | (present != was_present)
     rows = rows[seen]
     return RelationChange(
@@ -69,6 +69,7 @@ def visible_change(relation: Relation, changes: Changes, replaced: Relation | No
         (present - was_present)[seen].astype(np.int8),
         was_asserted[seen] > 0,
         was_derived[seen] > 0,
+        hidden_of(relation.fold, asserted[seen], present[seen]),
     )
 
 
@@ -106,6 +107,9 @@ def _visible_difference(old: Relation, new: Relation) -> RelationChange:
         np.concatenate(((present - was[2])[seen], -gone_present)).astype(np.int8),
         np.concatenate((was[0][seen], gone_asserted)) > 0,
         np.concatenate((was[1][seen], gone_derived)) > 0,
+        hidden_of(
+            new.fold, np.concatenate((asserted[seen], nothing)), np.concatenate((present[seen], nothing))
+        ),
     )
 
 

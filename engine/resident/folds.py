@@ -139,7 +139,7 @@ def _number_sums(fold: Fold, owner: I64, value: I64, counts: I64) -> I64:
         total = sum(value[owner == group].tolist())
         if not -(2**63) <= total < 2**63:
             raise EvaluationError(
-                f"the {fold.function} of a group of {fold.target.split('@')[0]} leaves 64 bits: {total}",
+                f"the {fold.function} of a group of {fold.target.split('@')[0]} does not fit into 64 bits: {total}",
                 operation=fold.function,
                 operands=[],
             )

@@ -7,14 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from engine.circuit.circuit import Stratum
-from engine.circuit.plan import CompiledRule, Let
 from engine.elastic import Course
 from engine.errors import BudgetExceededError, EvaluationCancelledError
 from engine.placement import Budget
-
-COMPUTED_HEIGHT = 100_000
-"""Where rules make new values in recursion, the greatest height that is allowed without a budget: such a program need
-not come to an end. All others do."""
 
 
 class Growing(Protocol):
@@ -28,10 +23,6 @@ class Growing(Protocol):
 
     def memory(self) -> int:
         """Bytes held."""
-
-
-def _computes(rule: CompiledRule) -> bool:
-    return any(isinstance(step, Let) for plan in rule.plans for step in plan.steps)
 
 
 class Meter:
@@ -107,10 +98,13 @@ class Meter:
         """The epoch goes on to `height`."""
         self.course.rise(height)
         limit = self.budget.height
-        if limit is None and any(_computes(rule) for rule in stratum.rules):
-            limit = COMPUTED_HEIGHT
         if limit is not None and height > limit and stratum.recursive:
-            self._refuse("height", f"a tuple of height {height}, of {limit} allowed")
+            self._refuse(
+                "height",
+                f"a tuple of height {height:,}, of {limit:,} allowed",
+                hint="If the recursion ends, allow it more heights (max_height, --max-height); if it does not, bound "
+                "the values that it computes",
+            )
 
     def tuples(self, relation: Growing, stratum: Stratum) -> None:
         """Tuples were pushed to `relation`."""
@@ -126,14 +120,14 @@ class Meter:
             self._grew = False
             self._check_memory(self._memory(), self.budget.memory, relation)
 
-    def _refuse(self, what: str, text: str, relation: Growing | None = None) -> None:
+    def _refuse(self, what: str, text: str, relation: Growing | None = None, hint: str = "") -> None:
         stratum = self._stratum
         names = stratum.relations if stratum else ()
         own = [self._relations[name] for name in names if name in self._relations]
         grown = self._relations[relation.name] if relation else max(own, key=lambda r: r.live, default=None)
         where = f" while {grown.name} grew to {grown.live:,} tuples" if grown else ""
         raise BudgetExceededError(
-            f"the transaction needs {text}{where}; it was dropped whole",
+            f"the transaction needs {text}{where}; it was dropped whole{'. ' if hint else ''}{hint}",
             budget=what,
             stratum=list(names),
             rules=[rule.id for rule in stratum.rules] if stratum else [],

@@ -26,6 +26,7 @@ from engine.resident.changes import net_change, undo, visible_change
 from engine.resident.checks import check_relation
 from engine.resident.layout import NONE
 from engine.resident.meter import Meter
+from engine.resident.oscillation import Swing
 from engine.resident.relation import ONE, Relation, state_of
 from engine.resident.steps import Batch, Runner
 from engine.resident.stratum import Changes, StratumRun
@@ -114,6 +115,9 @@ class ResidentPlacement:
                 epoch.estimate,
                 epoch.bootstrap,
             )
+        except Swing as swing:
+            self.rollback()
+            raise swing.error(encode.symbols) from None
         except MemoryError:
             self.rollback()
             raise BudgetExceededError(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.circuit.normal import Fold
 from engine.errors import BudgetExceededError, WeightOverflowError, ZedlogError
@@ -195,7 +196,8 @@ class Relation:
         while (done := kernels.push(self.arrays, codes, heights, weights, out, done)) < len(codes):
             if done < 0:
                 error = WeightOverflowError(
-                    f"a weight or a number of derivations in {self.name} leaves 64 bits", relation=self.name
+                    f"a weight or a number of derivations in {self.name} does not fit into 64 bits",
+                    relation=self.name,
                 )
                 raise PushOverflow(error, out[: -1 - done])
             try:
@@ -339,11 +341,16 @@ class Relation:
     def describe(self, rows: I32) -> tuple[I64, I64, I64]:
         """(support at height 0, supports above summed, entries summed) of each row.
 
-        Of a relation folded in place, only the folded value counts as derived.
+        Of a relation folded in place, only the folded value counts as derived, where rules contribute it.
         """
+        asserted, derived, present = self.sums(rows)
+        return asserted, derived_of(self.fold, derived, present), present
+
+    def sums(self, rows: I32) -> tuple[I64, I64, I64]:
+        """The same, also of what is not the folded value."""
         asserted, derived, present = (np.empty(len(rows), np.int64) for _ in range(3))
         kernels.describe(self.arrays, rows, asserted, derived, present)
-        return asserted, present.copy() if self.fold is not None else derived, present
+        return asserted, derived, present
 
     def codes(self, rows: I32) -> I64:
         """The tuples of `rows`, int64[n, arity], a copy."""
@@ -393,6 +400,17 @@ class Relation:
         index_kernels.list_postings(a, keys, payload, entries)
         for key, rest, entry in zip(keys.tolist(), payload.tolist(), entries.tolist(), strict=True):
             yield tuple(key), tuple(rest), entry
+
+
+def derived_of(fold: Fold | None, above: I64, present: I64) -> I64:
+    """What counts as derived of tuples with these supports above height 0 and these sums of entries; `fold`: that in
+    place, if there is one."""
+    return above if fold is None else np.where(present > 0, above, 0)
+
+
+def hidden_of(fold: Fold | None, asserted: I64, present: I64) -> npt.NDArray[np.bool_] | None:
+    """Which tuples are facts that only contribute to the folded value; None where nothing is folded in place."""
+    return None if fold is None else (asserted > 0) & (present <= 0)
 
 
 def state_of(relation: Relation) -> Mapping[str, Any]:

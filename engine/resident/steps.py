@@ -269,7 +269,7 @@ class Runner:
             )
             if overflow:
                 raise WeightOverflowError(
-                    "a number of derivations could leave 64 bits", relation=step.relation
+                    "a number of derivations might not fit into 64 bits", relation=step.relation
                 )
             return (codes, out_heights, out_weights), following
 

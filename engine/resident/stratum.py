@@ -26,6 +26,7 @@ from engine.resident.clocked import ClockedFold
 from engine.resident.folds import current_values, distinct_rows, fold_groups
 from engine.resident.layout import I32, I64
 from engine.resident.meter import Meter
+from engine.resident.oscillation import Oscillation
 from engine.resident.relation import ONE, PushOverflow, Relation
 from engine.resident.steps import Batch, BatchIndex, Runner, Target
 
@@ -39,7 +40,8 @@ Journal = dict[str, "Changes"]
 class Changes:
     """What an epoch did to one relation: enough to undo it, and to tell it. `fresh`: it was empty before.
 
-    pushes: (rows, heights, weights) of supports. entries: (rows, weights, height).
+    pushes: (rows, heights, weights) of supports; none of a fresh relation. entries: (rows, weights, height); none of a
+    fresh relation in a stratum that is not signed.
     """
 
     def __init__(self, fresh: bool) -> None:
@@ -68,6 +70,9 @@ class StratumRun:
         self._meter = meter
         self._journal = journal
         self._schedule: dict[int, dict[str, list[I32]]] = {}
+        self._signed = stratum.signed
+        self._watch = Oscillation(stratum, self._last_height) if self._signed else None
+        self._by_start: dict[str, tuple[list[BoundPlan], list[BoundPlan], list[BoundPlan]]] = {}
         self._clocked = {
             fold.target: ClockedFold(
                 fold,
@@ -177,6 +182,8 @@ class StratumRun:
         """Bring entries, and whatever follows from them, up to date with the supports, height by height."""
         while (height := self._next_height()) is not None:
             self._meter.height(height, self._stratum)
+            if self._watch is not None:
+                self._watch.rise(height)
             if self._clocked:
                 due = self._schedule.get(height, {})
                 self._settle({name: due.pop(name) for name in sorted(self._folded & due.keys())}, height)
@@ -184,9 +191,18 @@ class StratumRun:
             self._settle(self._schedule.pop(height, {}), height)
 
     def _next_height(self) -> int | None:
+        if not self._clocked:
+            return min(self._schedule, default=None)
         heights = [min(self._schedule)] if self._schedule else []
         heights += [h for fold in self._clocked.values() if (h := fold.next_height()) is not None]
         return min(heights, default=None)
+
+    def _last_height(self) -> int:
+        """The greatest height at which an own relation has an entry now."""
+        return max(
+            (int((self._relations[name].list_entries()[2] >> 1).max(initial=0)) for name in self._own),
+            default=0,
+        )
 
     def _settle(self, scheduled: Mapping[str, list[I32]], height: int) -> None:
         """Bring the entries of the scheduled rows at `height` up to date, and carry the changes on."""
@@ -198,9 +214,7 @@ class StratumRun:
             # What is touched, and what comes out: rows, weights, and what is to be looked at later.
             self._meter.reserve(32 * waiting, relation)
             touched = rows[0] if len(rows) == 1 else np.concatenate(rows)
-            changed, weights, removals, later, heights = relation.settle(
-                touched, height, self._stratum.signed
-            )
+            changed, weights, removals, later, heights = relation.settle(touched, height, self._signed)
             if len(later):
                 self._look_later(name, later, heights)
             if len(changed):
@@ -219,10 +233,12 @@ class StratumRun:
     def _apply(self, name: str, changed: I32, weights: I64, removals: int, height: int) -> None:
         """One relation's batch of entry changes at one height, through every plan that starts at it."""
         relation = self._relations[name]
+        if self._watch is not None and self._watch.watches:
+            self._watch.note({name: (relation.codes(changed), weights)})
         early, mixed, late = self._plans_from(name)
         if early or mixed or late:
             self._meter.reserve(8 * relation.arity * len(changed), relation)
-            one = removals == 0 and not self._stratum.signed
+            one = removals == 0 and not self._signed
             batch = Batch(relation.codes(changed), np.array([height], np.int32), ONE if one else weights)
             run = partial(self._runner.run, charge=self._meter.charge, emit=self._emit)
             self._send(None, batch)
@@ -240,8 +256,9 @@ class StratumRun:
                 run(plan, batch, targets)
         changes = self._journal[name]
         relation.change_entries(changed, weights, height, removals)
-        changes.entries.append((changed, weights, height))
-        self._meter.beside += changed.nbytes + weights.nbytes
+        if self._signed or not changes.fresh:
+            changes.entries.append((changed, weights, height))
+            self._meter.beside += changed.nbytes + weights.nbytes
         if name in self._folded:
             for fold in self._clocked.values():
                 if name in fold.fold.sources:
@@ -252,6 +269,11 @@ class StratumRun:
 
     def _plans_from(self, name: str) -> tuple[list[BoundPlan], list[BoundPlan], list[BoundPlan]]:
         """The plans that start at a relation, by what their other atoms of it see: the old one, both, the new one."""
+        if name not in self._by_start:
+            self._by_start[name] = self._find_plans(name)
+        return self._by_start[name]
+
+    def _find_plans(self, name: str) -> tuple[list[BoundPlan], list[BoundPlan], list[BoundPlan]]:
         early: list[BoundPlan] = []
         mixed: list[BoundPlan] = []
         late: list[BoundPlan] = []
@@ -266,7 +288,11 @@ class StratumRun:
 
     def _send(self, plan: BoundPlan | None, batch: Batch) -> None:
         """Tell the watch of the strategy whether what follows adds or takes away."""
-        share = float(np.sign(batch.weights).mean()) if len(batch) else 0.0
+        weights = batch.weights
+        # A batch of one tuple is the rule in a deep recursion.
+        share = float(np.sign(weights).mean()) if len(batch) and weights.size > 1 else 0.0
+        if weights.size == 1 and len(batch):
+            share = 1.0 if weights[0] > 0 else -1.0 if weights[0] < 0 else 0.0
         self._meter.course.send(share * (plan.start.sign if plan is not None else 1))
 
     def _emit(self, plan: BoundPlan, codes: I64, heights: I32, weights: I64) -> None:

@@ -185,7 +185,9 @@ def _may_fail(plan: Plan) -> bool:
 
 def _no_sum(fold: Fold) -> EvaluationError:
     reason = (
-        "leaves 64 bits" if fold.type is None or fold.type.value == "number" else "is not a finite number"
+        "does not fit into 64 bits"
+        if fold.type is None or fold.type.value == "number"
+        else "is not a finite number"
     )
     return EvaluationError(
         f"the {fold.function} of a group of {fold.target.split('@')[0]} {reason}",

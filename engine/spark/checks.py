@@ -38,11 +38,12 @@ def check_version(version: Version, tables: Tables) -> None:
     """Raise AssertionError unless supports, entries and counts of a relation agree."""
     state = state_of(version, tables)
     check_entries(version.name, version.fold, state)
-    present = sum(sum(entries.values()) for entries in state["entries"].values())
-    derived = present
-    if version.fold is None:
-        above = (sum(n for height, n in by.items() if height > 0) for by in state["supports"].values())
-        derived = sum(total > 0 for total in above)
+    there = {key: sum(entries.values()) for key, entries in state["entries"].items()}
+    present = sum(there.values())
+    above = {key: sum(n for height, n in by.items() if height > 0) for key, by in state["supports"].items()}
+    derived = sum(
+        total > 0 and (version.fold is None or there.get(key, 0) > 0) for key, total in above.items()
+    )
     counts = version.counts
     assert (counts.present, counts.asserted, counts.derived) == (present, len(state["facts"]), derived), (
         version.name

@@ -49,11 +49,11 @@ def typed(error: BaseException) -> ZedlogError:
     """One of FAILURES as an error of ours."""
     text = str(error)
     if "ARITHMETIC_OVERFLOW" in text:
-        return WeightOverflowError("a weight or a number of derivations leaves 64 bits")
+        return WeightOverflowError("a weight or a number of derivations does not fit into 64 bits")
     lines = [line.strip() for line in text.strip().splitlines()] or [type(error).__name__]
     if _BLOCKS.search(text):
         return SparkStateLostError(
-            f"Spark's executors went, and parts of the state with them; {_AFTERWARDS}", reason=lines[0]
+            f"Spark's executors were lost, and parts of the state with them; {_AFTERWARDS}", reason=lines[0]
         )
     if session_ended(error):
         return lost(lines[0])

@@ -29,6 +29,7 @@ from engine.errors import BudgetExceededError, EvaluationError, WeightOverflowEr
 from engine.placement import Budget
 from engine.resident.bound import BoundPlan
 from engine.resident.meter import Meter
+from engine.resident.oscillation import Swing
 from engine.resident.relation import ONE, Relation
 from engine.resident.steps import Runner
 from engine.resident.stratum import GROUND, Changes, StratumRun
@@ -98,7 +99,8 @@ class Fixpoint:
             yield from self._computed(table, width)
         except (BudgetExceededError, WeightOverflowError) as error:
             yield _row(width, {REL: PROBLEM, MESSAGE: json.dumps(error.problem(), default=str)})
-        except EvaluationError:
+        except (EvaluationError, Swing):
+            # Both are told by the work that goes height by height, which has the symbols.
             yield _row(width, {REL: UNDEFINED})
 
     def _computed(self, table: pa.Table, width: int) -> Iterator[pa.RecordBatch]:

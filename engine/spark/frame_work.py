@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns
 from engine.circuit.circuit import Stratum
+from engine.resident.relation import derived_of
 from engine.spark.frame_batch import FrameBatch, Measures
 from engine.spark.frames import REL, WEIGHT, long, padded, united
 from engine.spark.settling import NEXT, TOUCHED, Settling
@@ -231,12 +232,11 @@ def compared(
     )
     table = tables.collect(summary.where(TOUCHED), small=layer.rows <= tables.local_rows)
     was_asserted, was_derived, was_present, asserted, derived, present = (array_of(table, v) for v in values)
-    if version.fold is not None:
-        was_derived = was_present
-    if version.name in in_place(stratum):
-        derived = present
+    fold = in_place(stratum).get(version.name)
+    was_derived = derived_of(version.fold, was_derived, was_present)
+    derived = derived_of(fold, derived, present)
     codes = codes_of(table, version.arity)
-    seen = Seen(codes, (was_asserted, was_derived, was_present), (asserted, derived, present))
+    seen = Seen(codes, (was_asserted, was_derived, was_present), (asserted, derived, present), fold)
     return seen, int(array_of(table, NEW).sum())
 
 

@@ -272,7 +272,7 @@ def compared(before: Relation, now: Relation) -> Seen:
     gone = before.codes(before.all_rows())
     gone = gone[now.rows_of(gone) == NONE] if len(gone) else gone
     codes = np.concatenate((codes, gone))
-    return Seen(codes, described(before, codes), described(now, codes))
+    return Seen(codes, described(before, codes), described(now, codes), now.fold)
 
 
 def described(relation: Relation, codes: Codes) -> Values:

@@ -26,6 +26,7 @@ from engine.circuit.plan import CompiledRule, Let, Where
 from engine.language.syntax import Constant, walk
 from engine.placement import Budget, Encode
 from engine.resident.bound import bind_rule
+from engine.resident.relation import derived_of
 from engine.spark.fixpoint import (
     COST,
     DERIVED,
@@ -194,19 +195,19 @@ class Pivoted:
         key = columns(version.arity)
         ground = F.col(HEIGHT) == 0
         asserted = F.when(ground, F.col(SUPPORT)).otherwise(0)
-        above = (
-            F.col(ENTRY)
-            if version.name in in_place(self._stratum)
-            else F.when(ground, 0).otherwise(F.col(SUPPORT))
-        )
+        above = F.when(ground, 0).otherwise(F.col(SUPPORT))
         tuples = rows.groupBy(*key).agg(
             F.sum(asserted).alias("asserted"), F.sum(above).alias(DERIVED), F.sum(ENTRY).alias(ENTRY)
         )
-        # A tuple may be there at some heights only.
-        table = self._tables.collect(tuples.where(F.col(ENTRY) > 0), small=False)
-        return _appeared(
-            codes_of(table, version.arity), array_of(table, "asserted"), array_of(table, DERIVED)
-        )
+        # A tuple may be there at some heights only, and a fact need not be there where it is folded.
+        told = tuples.where((F.col(ENTRY) > 0) | (F.col("asserted") > 0))
+        table = self._tables.collect(told, small=False)
+        fold = in_place(self._stratum).get(version.name)
+        present = array_of(table, ENTRY)
+        none = np.zeros(len(present), np.int64)
+        derived = derived_of(fold, array_of(table, DERIVED), present)
+        after = array_of(table, "asserted"), derived, present
+        return Seen(codes_of(table, version.arity), (none, none, none), after, fold)
 
     def _task(self, parts: tuple[bytes, ...] = ()) -> Fixpoint:
         arities = {name: version.arity for name, version in {**self._versions, **self._lower}.items()}

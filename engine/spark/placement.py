@@ -27,7 +27,7 @@ from engine.epoch import RelationChange
 from engine.errors import ZedlogError
 from engine.placement import DEFAULT, Budget, Codes, Encode, Executed, FactDelta, PlacementState
 from engine.resident.meter import Meter
-from engine.resident.relation import Relation
+from engine.resident.relation import Relation, derived_of
 from engine.resident.transfer import bootstrap_costs
 from engine.spark.checks import check_version, state_of
 from engine.spark.clocked import Clocked
@@ -424,14 +424,13 @@ class SparkPlacement:
         ground = F.col(HEIGHT) == 0
         summary = rows.groupBy(*key).agg(
             F.sum(F.when(ground, F.col(SUPPORT)).otherwise(0)).alias("asserted"),
-            F.sum(F.when(~ground, F.col(SUPPORT)).otherwise(0) if version.fold is None else ENTRY).alias(
-                "derived"
-            ),
+            F.sum(F.when(~ground, F.col(SUPPORT)).otherwise(0)).alias("derived"),
             F.sum(ENTRY).alias("all"),
         )
-        found = self._tables.collect(
-            summary.where(F.col(domain) > 0), small=version.rows <= self._tables.local_rows
-        )
+        wanted = F.col(domain) > 0
+        if domain == "derived" and version.fold is not None:
+            wanted = wanted & (F.col("all") > 0)
+        found = self._tables.collect(summary.where(wanted), small=version.rows <= self._tables.local_rows)
         return codes_of(found, version.arity), array_of(found, "asserted")
 
     def holds(self, relation: str) -> bool:
@@ -469,16 +468,16 @@ class SparkPlacement:
 
     def _filled(self, version: Version, table: pa.Table) -> Version:
         """An empty version with the rows of `table`."""
-        heights, supports = array_of(table, HEIGHT), array_of(table, SUPPORT)
-        present = derived = int(array_of(table, ENTRY).sum())
+        heights, supports, entries = (array_of(table, name) for name in (HEIGHT, SUPPORT, ENTRY))
+        tuples = codes_of(table, version.arity)
+        at = np.arange(len(tuples))
+        _, place = np.unique(tuples, axis=0, return_inverse=True) if version.arity else (None, at * 0)
+        above, there = np.zeros(len(tuples), np.int64), np.zeros(len(tuples), np.int64)
+        np.add.at(above, place.ravel(), np.where(heights > 0, supports, 0))
+        np.add.at(there, place.ravel(), entries)
+        present = int(there.sum())
         asserted = int(np.count_nonzero(supports[heights == 0]))
-        if version.fold is None:
-            above = np.flatnonzero(heights > 0)
-            tuples = codes_of(table, version.arity)[above]
-            _, place = np.unique(tuples, axis=0, return_inverse=True) if version.arity else (None, above * 0)
-            totals = np.zeros(len(above), np.int64)
-            np.add.at(totals, place.ravel(), supports[above])
-            derived = int(np.count_nonzero(totals > 0))
+        derived = int(np.count_nonzero(derived_of(version.fold, above, there) > 0))
         return version.with_layer(self._tables.put(table), Counts(present, asserted, derived))
 
     def check_invariants(self) -> None:

@@ -18,13 +18,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from engine.arrow import HEIGHT
+from engine.arrow import HEIGHT, array_of, codes_of, columns
 from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
 from engine.circuit.pivot import pivot_of
 from engine.circuit.plan import CompiledRule, Plan, Start
 from engine.placement import Encode, FactDelta
 from engine.resident.meter import Meter
+from engine.resident.oscillation import Oscillation, Swing
 from engine.spark.anew import AnewWork
 from engine.spark.branches import Branches, summed_up
 from engine.spark.frame_work import FrameWork
@@ -38,6 +39,8 @@ from engine.spark.texts import InDriver
 from engine.spark.version import Version, entries_in_driver
 from engine.spark.work import Batch, Outcome, Subject, Supports, Work, on_executors
 
+PATIENCE = 4
+"""Heights of an epoch after which a stratum is watched for swinging; each costs some tenths of a second here."""
 PIVOT_ROWS = 500
 """Supports from outside the recursion above which a pivoted stratum is computed in one job."""
 
@@ -222,18 +225,52 @@ class StratumRun:
                     if outcomes is not None:
                         return outcomes
                     self._going.push(found)
+            watch = Oscillation(self._stratum, self._last_height, PATIENCE) if self._stratum.signed else None
             while (height := self._going.next_height()) is not None:
                 self.heights += 1
                 self._meter.height(height, self._stratum)
+                if watch is not None:
+                    watch.rise(height)
                 batch = self._going.settle(height)
                 if batch is not None:
+                    if watch is not None and watch.watches:
+                        self._note(watch, batch)
                     self._grew(batch)
                     self._derive(batch)
             return self._going.finish()
+        except Swing as swing:
+            raise swing.error(self._encode.symbols) from None
         finally:
             self._in_driver.release()
             if self._work is not None:
                 self._work.release()
+
+    def _note(self, watch: Oscillation, batch: Batch) -> None:
+        """Show the watch the changes of a height; they come to the driver where they are on the executors."""
+        for name, version in self._versions.items():
+            change = batch.local(name)
+            frame = batch.changes(name) if change is None else None
+            if frame is not None:
+                table = self._tables.collect(frame.select(*columns(version.arity), WEIGHT), small=False)
+                watch.note({name: (codes_of(table, version.arity), array_of(table, WEIGHT))})
+            elif change is not None:
+                watch.note({name: (change[0], change[2])})
+
+    def _last_height(self) -> int:
+        """The greatest height at which a relation had an entry before the epoch."""
+        heights = [0]
+        for version in self._versions.values() if not self._rebuilt else ():
+            heights += [int(array_of(part, HEIGHT).max(initial=0)) for part in version.local]
+            heights += [
+                int(
+                    self._tables.collect(table.frame.agg(F.max(HEIGHT).alias(HEIGHT)))
+                    .column(HEIGHT)[0]
+                    .as_py()
+                    or 0
+                )
+                for table in version.stored
+            ]
+        return max(heights)
 
     @property
     def _going(self) -> Work:

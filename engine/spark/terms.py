@@ -148,6 +148,8 @@ class Terms:
                 value = self._value(term.operand)
                 if term.operator == "bnot":
                     return F.bitwise_not(value)
+                if term.operator == "lnot":
+                    return (value == 0).cast("long")
                 return -value if self._is_float(term) else -F.nullif(value, long(MIN_NUMBER))
             case FunctorCall():
                 if term.functor in ("min", "max"):
@@ -212,6 +214,9 @@ _NUMBERS: dict[str, Callable[[Column, Column], Column]] = {
     "band": lambda a, b: a.bitwiseAND(b),
     "bor": lambda a, b: a.bitwiseOR(b),
     "bxor": lambda a, b: a.bitwiseXOR(b),
+    "land": lambda a, b: ((a != 0) & (b != 0)).cast("long"),
+    "lor": lambda a, b: ((a != 0) | (b != 0)).cast("long"),
+    "lxor": lambda a, b: ((a != 0) != (b != 0)).cast("long"),
     "bshl": lambda a, b: F.call_function("shiftleft", a, _distance(b)),
     "bshr": lambda a, b: F.call_function("shiftright", a, _distance(b)),
 }

@@ -25,6 +25,7 @@ from engine.circuit.normal import Fold
 from engine.circuit.plan import Start
 from engine.epoch import RelationChange
 from engine.placement import Codes, Encode
+from engine.resident.relation import hidden_of
 from engine.spark.frames import DERIVATIONS, REL, WEIGHT
 from engine.spark.tables import Table, Tables
 from engine.spark.version import Change, Counts, Version
@@ -170,11 +171,12 @@ Values = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int6
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """asserted, derived and present of some tuples, before and after, int64[n] each."""
+    """asserted, derived and present of some tuples, before and after, int64[n] each. fold: that in place afterwards."""
 
     codes: Codes
     before: Values
     after: Values
+    fold: Fold | None = None
 
     def change(self) -> RelationChange:
         """What a reader can see of it."""
@@ -190,6 +192,7 @@ class Seen:
             moved[seen].astype(np.int8),
             was_asserted[seen] > 0,
             was_derived[seen] > 0,
+            hidden_of(self.fold, asserted[seen], present[seen]),
         )
 
     def counts(self, counts: Counts) -> Counts:

@@ -3,7 +3,7 @@
 In: sorted rows of one relation, some thousand at most. Out: bytes, the same for the same rows, so that a
 block can be named by its content. Each column is kept as its smallest value and unsigned differences to it of
 0, 1, 2, 4 or 8 bytes (frame of reference), which is what makes a tuple cost some 3 to 6 bytes in Redis
-instead of 25; a column in which all rows agree (asserted weights, the derived flag, most often) costs
+instead of 25; a column in which all rows agree (asserted weights, the flags derived and hidden, most often) costs
 nothing. A block may carry `present` (+1 appeared, -1 went, 0 stayed): a delta run that is also an epoch's
 change.
 
@@ -28,6 +28,7 @@ _MAGIC = b"Zb1\0"
 _HEADER = struct.Struct("<4sHHI")  # magic, arity, flags, rows
 _COLUMN = struct.Struct("<Bq")  # bytes per row, smallest value
 _HAS_PRESENT = 1
+_DERIVED, _HIDDEN = 1, 2  # bits of the column behind the weights
 _WIDTHS: dict[int, npt.DTypeLike] = {
     1: np.dtype("u1"),
     2: np.dtype("<u2"),
@@ -41,7 +42,7 @@ Present = npt.NDArray[np.int8]
 def encode_block(rows: Rows, present: Present | None = None) -> bytes:
     """The block of these rows."""
     columns: list[npt.NDArray[np.int64]] = [rows.codes[:, i] for i in range(rows.arity)]
-    columns += [rows.asserted, rows.derived.astype(np.int64)]
+    columns += [rows.asserted, rows.derived.astype(np.int64) * _DERIVED + rows.hidden * _HIDDEN]
     if present is not None:
         columns.append(present.astype(np.int64))
     flags = 0 if present is None else _HAS_PRESENT
@@ -83,7 +84,8 @@ def decode_block(data: bytes) -> tuple[Rows, Present | None]:
             offset += width * count
     except (struct.error, ValueError, KeyError) as error:
         raise CorruptSnapshotError(f"a block of the snapshot is damaged: {error}") from error
-    rows = Rows(values[:, :arity], values[:, arity].copy(), values[:, arity + 1] != 0)
+    state = values[:, arity + 1]
+    rows = Rows(values[:, :arity], values[:, arity].copy(), (state & _DERIVED) != 0, (state & _HIDDEN) != 0)
     return rows, values[:, arity + 2].astype(np.int8) if flags & _HAS_PRESENT else None
 
 

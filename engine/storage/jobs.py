@@ -122,7 +122,7 @@ class JobClient:
         """Put a job into the queue. digest: what tells requests with the same key apart; by default the request.
 
         Raises:
-            IdempotencyConflictError: the key came with another request before.
+            IdempotencyConflictError: the key was used before with a different request.
             StorageUnavailableError: Redis cannot be reached.
         """
         body = orjson.dumps(request, option=orjson.OPT_SORT_KEYS)
@@ -140,7 +140,7 @@ class JobClient:
         found, what = bytes(answer[0]).decode(), int(answer[1])
         if what == 2 and idempotency_key is not None:
             raise IdempotencyConflictError(
-                f"the Idempotency-Key {shown(idempotency_key[:200])} came with another request before",
+                f"the Idempotency-Key {shown(idempotency_key[:200])} was used before with a different request",
                 idempotency_key=idempotency_key,
                 job=found,
             )
@@ -187,7 +187,7 @@ class JobClient:
         if status == "applying":
             raise JobNotCancellableError(
                 f"the transaction of the job {job_id} is in the log and will be applied; "
-                "the same import with the weight -1 takes it back",
+                "to take it back, import the same files with the weight -1",
                 job=job_id,
                 status=RUNNING,
             )

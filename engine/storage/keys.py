@@ -42,8 +42,8 @@ class Keys:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.database):
             raise InvalidRequestError(
-                f"{shown(self.database)} is no database name: up to 64 letters, digits, '_', '.', '-', "
-                "the first a letter or a digit"
+                f"{shown(self.database)} is not a database name: that is up to 64 letters, digits, '_', '.' and '-', "
+                "and begins with a letter or a digit"
             )
 
     @property

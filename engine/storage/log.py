@@ -85,7 +85,7 @@ class Append:
         transaction_id, what = bytes(answer[0]).decode(), int(answer[1])
         if what == 2 and self.key is not None:
             raise IdempotencyConflictError(
-                f"the Idempotency-Key {shown(self.key[:200])} came with another body before",
+                f"the Idempotency-Key {shown(self.key[:200])} was used before with a different body",
                 idempotency_key=self.key,
                 transaction_id=transaction_id,
             )

@@ -62,7 +62,9 @@ class Retention:
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.seconds < 0 or self.results < 1 or self.summaries < 1:
-            raise InvalidRequestError("retention: at least 1 epoch, result and summary, and no negative time")
+            raise InvalidRequestError(
+                "the retention must be at least 1 epoch, 1 result and 1 summary, and its time must not be negative"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +299,7 @@ class Publisher:
                 )
             if answer == b"stale":
                 raise EngineLeaseError(
-                    f"the database {shown(self._keys.database)} in Redis has changed under its engine"
+                    f"the database {shown(self._keys.database)} in Redis was changed by something else than its engine"
                 )
             # A server that was restarted may have lost what was sent ahead: send it again.
             assert answer == b"missing", answer

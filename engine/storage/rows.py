@@ -1,9 +1,10 @@
 """Rows: tuples of one relation with their state, sorted by their codes; sorting, merging, look-up.
 
-`codes` int64[n, arity], `asserted` int64[n] (the fact's weight), `derived` bool[n]; sorted lexicographically
-by codes as signed integers, each tuple once. A row with asserted = 0 and derived = False is a *tombstone*: it
-says that the tuple is gone, and lives only in delta runs, above older rows of the same tuple. Everything here
-is vectorised: a merge costs one sort of what goes in.
+`codes` int64[n, arity], `asserted` int64[n] (the fact's weight), `derived` bool[n], `hidden` bool[n]; sorted
+lexicographically by codes as signed integers, each tuple once. A row with asserted = 0 and derived = False is a
+*tombstone*: it says that the tuple is gone, and lives only in delta runs, above older rows of the same tuple. A hidden
+row is a fact that only contributes to a min or max: it is asserted, but its tuple is not there. Everything here is
+vectorised: a merge costs one sort of what goes in.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Rows:
     codes: Codes
     asserted: npt.NDArray[np.int64]
     derived: Mask
+    hidden: Mask
 
     def __len__(self) -> int:
         return int(self.codes.shape[0])
@@ -37,7 +39,7 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        return int(self.codes.nbytes + self.asserted.nbytes + self.derived.nbytes)
+        return int(self.codes.nbytes + self.asserted.nbytes + self.derived.nbytes + self.hidden.nbytes)
 
     @property
     def live(self) -> Mask:
@@ -47,18 +49,20 @@ class Rows:
 
     def where(self, mask: Mask) -> Rows:
         """The rows where `mask` holds; still sorted."""
-        return Rows(self.codes[mask], self.asserted[mask], self.derived[mask])
+        return Rows(self.codes[mask], self.asserted[mask], self.derived[mask], self.hidden[mask])
 
     def part(self, start: int, stop: int) -> Rows:
         """The rows start <= i < stop, as views."""
-        return Rows(self.codes[start:stop], self.asserted[start:stop], self.derived[start:stop])
+        part = slice(start, stop)
+        return Rows(self.codes[part], self.asserted[part], self.derived[part], self.hidden[part])
 
     def key(self, row: int) -> Key:
         return tuple(int(code) for code in self.codes[row])
 
 
 def empty_rows(arity: int) -> Rows:
-    return Rows(np.empty((0, arity), np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))
+    none = np.empty(0, np.bool_)
+    return Rows(np.empty((0, arity), np.int64), np.empty(0, np.int64), none, none)
 
 
 def concatenate(parts: Sequence[Rows], arity: int) -> Rows:
@@ -71,6 +75,7 @@ def concatenate(parts: Sequence[Rows], arity: int) -> Rows:
         np.concatenate([p.codes for p in parts]),
         np.concatenate([p.asserted for p in parts]),
         np.concatenate([p.derived for p in parts]),
+        np.concatenate([p.hidden for p in parts]),
     )
 
 
@@ -103,13 +108,17 @@ def sort_order(codes: Codes) -> Order:
     return packed
 
 
-def rows_in_order(codes: Codes, asserted: npt.NDArray[np.int64], derived: Mask, order: Order) -> Rows:
-    """The rows that `order` (of `sort_order`) makes of tuples that come in any order, each once."""
+def rows_in_order(
+    codes: Codes, asserted: npt.NDArray[np.int64], derived: Mask, hidden: Mask | None, order: Order
+) -> Rows:
+    """The rows that `order` (of `sort_order`) makes of tuples that come in any order, each once. hidden: None if no
+    row is."""
     # Column-major: what follows walks one column at a time.
     ordered = np.empty(codes.shape, np.int64, order="F")
     for column in range(codes.shape[1]):
         codes[:, column].take(order, out=ordered[:, column])
-    return Rows(ordered, asserted.take(order), derived.take(order))
+    kept = np.zeros(len(order), np.bool_) if hidden is None else hidden.take(order)
+    return Rows(ordered, asserted.take(order), derived.take(order), kept)
 
 
 def merge(newest_first: Sequence[Rows], arity: int, *, drop_tombstones: bool) -> Rows:
@@ -126,7 +135,7 @@ def merge(newest_first: Sequence[Rows], arity: int, *, drop_tombstones: bool) ->
         # The sort is stable, so of equal tuples the newest comes first.
         first[1:] = (codes[1:] != codes[:-1]).any(axis=1)
         kept = order[first]
-        merged = Rows(codes[first], merged.asserted[kept], merged.derived[kept])
+        merged = Rows(codes[first], merged.asserted[kept], merged.derived[kept], merged.hidden[kept])
     if drop_tombstones:
         live = merged.live
         if not live.all():

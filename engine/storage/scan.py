@@ -111,4 +111,4 @@ def _in_domain(rows: Rows, domain: str) -> Rows:
         return rows.where(rows.asserted != 0)
     if domain == "derived":
         return rows.where(rows.derived)
-    return rows
+    return rows.where(~rows.hidden) if rows.hidden.any() else rows

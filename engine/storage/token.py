@@ -28,7 +28,7 @@ def parse_token(token: str, incarnation: str) -> int:
     match = _FORM.fullmatch(token)
     if match is None:
         raise InvalidTokenError(
-            f"{shown(token[:80])} is not an epoch token; a token is EPOCH-ID, as an earlier answer gave it"
+            f"{shown(token[:80])} is not an epoch token; a token looks like 7-5f2c09b1, and earlier answers have one"
         )
     if match[2] != incarnation:
         raise InvalidTokenError(f"the token {shown(token)} belongs to another database", token=token)

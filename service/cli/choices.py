@@ -13,6 +13,7 @@ from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from engine.elastic import SWITCH, Policy, parse_switch
 from engine.errors import InvalidRequestError, shown
+from engine.placement import MAX_HEIGHT
 from engine.spark.session import SparkOptions
 from engine.transaction import PLACEMENTS
 
@@ -30,6 +31,16 @@ EpochSeconds = Annotated[
     typer.Option(
         envvar="ZEDLOG_EPOCH_SECONDS",
         help="Refuse a transaction that computes for longer (default: no limit).",
+    ),
+]
+MaxHeight = Annotated[
+    int | None,
+    typer.Option(
+        envvar="ZEDLOG_MAX_HEIGHT",
+        min=1,
+        metavar="N",
+        help="Refuse a transaction whose recursion goes through more heights, that is, whose shortest derivations are "
+        f"longer (default: {MAX_HEIGHT}).",
     ),
 ]
 PlacementChoice = Annotated[
@@ -77,6 +88,7 @@ USUAL = str(SWITCH)
 def engine_options(
     memory_budget: str | None,
     epoch_seconds: float | None,
+    max_height: int | None,
     placement: str,
     switch: str,
     spark_master: str | None,
@@ -93,10 +105,14 @@ def engine_options(
         try:
             size = int(TypeAdapter(ByteSize).validate_python(memory_budget))
         except ValidationError:
-            raise typer.BadParameter(f"{shown(memory_budget)} is no size; write 500MiB or 4GiB") from None
+            raise typer.BadParameter(
+                f"{shown(memory_budget)} is not a size; write it like 500MiB or 4GiB"
+            ) from None
         options += ["--memory-budget", str(size)]
     if placement not in PLACEMENTS:
-        raise typer.BadParameter(f"{shown(placement)} is no placement; choose one of {', '.join(PLACEMENTS)}")
+        raise typer.BadParameter(
+            f"{shown(placement)} is not a placement; choose one of {', '.join(PLACEMENTS)}"
+        )
     try:
         Policy(switch=parse_switch(switch))
         SparkOptions(spark_master or SparkOptions().master)
@@ -104,6 +120,7 @@ def engine_options(
         raise typer.BadParameter(error.message) from None
     chosen = {
         "epoch-seconds": epoch_seconds,
+        "max-height": max_height,
         "placement": None if placement == "auto" else placement,
         "switch": None if switch == USUAL else switch,
         "spark-master": spark_master,

@@ -124,7 +124,7 @@ class ServiceClient:
             time.sleep(0.2)
         raise Unreachable(
             f"transaction {answer.get('transaction')} is in the log, but no engine has applied it for "
-            f"{patience:.0f} s; is one running? ('zedlog status' tells; 'zedlog engine' starts one)"
+            f"{patience:.0f} s; 'zedlog status' shows whether an engine runs, and 'zedlog engine' starts one"
         )
 
     def post(self, path: str, body: Json, *, key: str | None = None) -> Json:

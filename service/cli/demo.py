@@ -31,7 +31,7 @@ def demo(
         list[Path] | None, typer.Option(help="Look at the packages in this site-packages folder instead.")
     ] = None,
     no_spark: Annotated[
-        bool, typer.Option("--no-spark", help="Leave the chapter about Spark out; it takes half a minute.")
+        bool, typer.Option("--no-spark", help="Skip the chapter about Spark, which takes half a minute.")
     ] = False,
     exit: Annotated[bool, typer.Option("--exit", help="End the service after the story.")] = False,
 ) -> None:

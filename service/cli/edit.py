@@ -43,9 +43,7 @@ StrategyAsked = Annotated[
 ]
 PlacementAsked = Annotated[
     str | None,
-    typer.Option(
-        "--placement", metavar="|".join(PLACEMENTS), help="Where to evaluate it, this transaction alone."
-    ),
+    typer.Option("--placement", metavar="|".join(PLACEMENTS), help="Where to evaluate this transaction."),
 ]
 
 

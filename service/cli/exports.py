@@ -16,11 +16,12 @@ from service.cli.output import note, out
 def export(
     what: Annotated[str, typer.Argument(help="A relation, or a query.")],
     path: Annotated[
-        str, typer.Argument(help="Below the engine's export root; far.csv is one file, far a folder.")
+        str,
+        typer.Argument(help="A path below the engine's export root: far.csv becomes one file, far a folder."),
     ],
     url: options.Url = options.URL,
     format: Annotated[
-        str | None, typer.Option(help="parquet, csv, tsv, jsonl or ntriples. Default: told by the path.")
+        str | None, typer.Option(help="parquet, csv, tsv, jsonl or ntriples. Default: by the path's ending.")
     ] = None,
     domain: Annotated[str, typer.Option(help="all, asserted or derived tuples of a relation.")] = "all",
     weights: Annotated[
@@ -28,12 +29,13 @@ def export(
     ] = False,
     epoch: Annotated[int | None, typer.Option(help="An older epoch, while it is retained.")] = None,
     no_header: Annotated[
-        bool, typer.Option("--no-header", help="CSV or TSV without names in its first line.")
+        bool, typer.Option("--no-header", help="Write CSV or TSV without a first line of names.")
     ] = False,
     plain_header: Annotated[
         bool,
         typer.Option(
-            "--plain-header", help="CSV or TSV with names alone, for other tools. Default: name:type."
+            "--plain-header",
+            help="Write names without types into the first line, for other tools. Default: name:type.",
         ),
     ] = False,
     strict: Annotated[
@@ -42,9 +44,9 @@ def export(
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
     key: Annotated[
-        str | None, typer.Option(help="An Idempotency-Key: the same export with it is done once.")
+        str | None, typer.Option(help="An Idempotency-Key: the same export with the same key is done once.")
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait until the job has ended.")] = False,
 ) -> None:
     """Export the tuples of one epoch. Ctrl-C cancels it.
 

@@ -29,11 +29,13 @@ def import_files(
     url: options.Url = options.URL,
     relation: Annotated[
         str | None,
-        typer.Option(help="Where the rows go. Default: triple for .nt; for .facts the file's name."),
+        typer.Option(
+            help="The relation that the rows go into. Default: triple for .nt, the file's name for .facts."
+        ),
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(help="csv, tsv, jsonl, parquet, ntriples or facts. Default: told by the name."),
+        typer.Option(help="csv, tsv, jsonl, parquet, ntriples or facts. Default: by the name's ending."),
     ] = None,
     upload: Annotated[
         bool, typer.Option("--upload", help="Send one file of this machine to the service first.")
@@ -47,26 +49,34 @@ def import_files(
         typer.Option(help="Fields of the file in the relation's order: --columns 1,3 or --columns from,to."),
     ] = None,
     types: Annotated[
-        str | None, typer.Option(help="Where the relation does not say them: --types symbol,number.")
+        str | None,
+        typer.Option(help="Types of the columns, where the relation fixes none: --types symbol,number."),
     ] = None,
     one_line: Annotated[
         bool,
-        typer.Option("--one-line", help="No quoted field holds a line break: a large file is read in parts."),
+        typer.Option(
+            "--one-line",
+            help="No quoted field holds a line break, so a large file can be read in parts.",
+        ),
     ] = False,
-    weight: Annotated[int, typer.Option(help="Added for each row; -1 retracts the files' rows.")] = 1,
+    weight: Annotated[
+        int, typer.Option(help="What each row adds to the weight of its tuple; -1 retracts.")
+    ] = 1,
     weight_column: Annotated[str | None, typer.Option(help="The field that holds each row's weight.")] = None,
     as_set: Annotated[
-        bool, typer.Option("--set", help="Adding what is there, or retracting what is not, is no change.")
+        bool, typer.Option("--set", help="Adding what is there, or retracting what is not, changes nothing.")
     ] = False,
     skip: Annotated[
         bool,
-        typer.Option("--skip", help="Leave rows out that cannot be read. Default: they fail the import."),
+        typer.Option("--skip", help="Leave out rows that cannot be read. Default: the import fails."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change; nothing stays.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")
+    ] = False,
     key: Annotated[
-        str | None, typer.Option(help="An Idempotency-Key: the same import with it is done once.")
+        str | None, typer.Option(help="An Idempotency-Key: the same import with the same key is done once.")
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait until the job has ended.")] = False,
 ) -> None:
     """Import files as one transaction: one epoch, or nothing. Ctrl-C cancels it.
 

@@ -40,7 +40,7 @@ jobs_app = typer.Typer(no_args_is_help=True, help="Bulk imports and exports: lis
 @jobs_app.command("list")
 def list_jobs(
     url: options.Url = options.URL,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="So many at the most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Show at most this many.")] = 20,
 ) -> None:
     """List the jobs, the newest first."""
     with ServiceClient(url) as client:
@@ -55,7 +55,7 @@ def list_jobs(
 
 
 @jobs_app.command()
-def show(job: Annotated[str, typer.Argument(help="Its id.")], url: options.Url = options.URL) -> None:
+def show(job: Annotated[str, typer.Argument(help="The job's id.")], url: options.Url = options.URL) -> None:
     """Show one job: its stages, and what came of it."""
     with ServiceClient(url) as client:
         found = client.get(f"/v1/jobs/{job}")
@@ -67,14 +67,14 @@ def show(job: Annotated[str, typer.Argument(help="Its id.")], url: options.Url =
 
 
 @jobs_app.command()
-def wait(job: Annotated[str, typer.Argument(help="Its id.")], url: options.Url = options.URL) -> None:
+def wait(job: Annotated[str, typer.Argument(help="The job's id.")], url: options.Url = options.URL) -> None:
     """Wait for a job's end, with a progress bar."""
     with ServiceClient(url) as client:
         report(follow(client, client.get(f"/v1/jobs/{job}")))
 
 
 @jobs_app.command()
-def cancel(job: Annotated[str, typer.Argument(help="Its id.")], url: options.Url = options.URL) -> None:
+def cancel(job: Annotated[str, typer.Argument(help="The job's id.")], url: options.Url = options.URL) -> None:
     """Cancel a job; it leaves nothing."""
     with ServiceClient(url) as client:
         found = follow(client, client.delete(f"/v1/jobs/{job}"))
@@ -96,7 +96,7 @@ def follow(client: ServiceClient, job: Json) -> Json:
                 note(f"[yellow]the job {job['job']} goes on; 'zedlog jobs wait {job['job']}' waits for it[/]")
                 raise
             cancelled = True
-            note("[yellow]cancelling; Ctrl-C once more leaves it to itself[/]")
+            note("[yellow]cancelling the job; Ctrl-C once more stops waiting for that[/]")
             try:
                 client.delete(job["status_url"])
             except Refused as refusal:

@@ -22,7 +22,7 @@ PAGE = 10_000
 
 def query(
     goal: Annotated[
-        str, typer.Argument(help="One atom: constants bind, variables are the columns of the answer.")
+        str, typer.Argument(help="An atom or a conjunction; its variables are the columns of the answer.")
     ],
     limit: Annotated[int | None, typer.Option(min=1, help="At most this many rows. Default: all.")] = None,
     format: OutputFormat = None,
@@ -34,7 +34,7 @@ def query(
     ] = False,
     url: options.Url = options.URL,
 ) -> None:
-    """Ask for the tuples of a relation.
+    """Answer a query: an atom, or a conjunction with negation, conditions and aggregates.
 
     Examples:
 

@@ -18,6 +18,7 @@ from rich.markup import escape
 from rich.status import Status
 
 from engine.errors import ProgramError, ZedlogError
+from service.cli.choices import MaxHeight
 from service.cli.edit import read_text
 from service.cli.output import err, fail
 
@@ -37,6 +38,7 @@ def run(
     jobs: Annotated[
         str, typer.Option("--jobs", "-j", metavar="N", help="Threads for large joins, or auto.")
     ] = "auto",
+    max_height: MaxHeight = None,
 ) -> None:
     """Evaluate a program over files, once, as Souffle would. Needs no service.
 
@@ -63,6 +65,7 @@ def run(
                 sys.stdout.buffer,
                 threads,
                 patience.stage,
+                max_height,
             )
     except ZedlogError as error:
         # An error about a file of facts or of results names that file; all others are about the program.

@@ -28,6 +28,7 @@ from engine.errors import ZedlogError
 from service.cli.choices import (
     USUAL,
     EpochSeconds,
+    MaxHeight,
     MemoryBudget,
     PlacementChoice,
     SparkCheckpointDir,
@@ -110,6 +111,7 @@ def serve(
     ] = False,
     memory_budget: MemoryBudget = None,
     epoch_seconds: EpochSeconds = None,
+    max_height: MaxHeight = None,
     placement: PlacementChoice = "auto",
     switch: SwitchChoice = USUAL,
     spark_master: SparkMaster = None,
@@ -131,6 +133,7 @@ def serve(
     options = engine_options(
         memory_budget,
         epoch_seconds,
+        max_height,
         placement,
         switch,
         spark_master,
@@ -148,6 +151,7 @@ def engine(
     database: Database = "default",
     memory_budget: MemoryBudget = None,
     epoch_seconds: EpochSeconds = None,
+    max_height: MaxHeight = None,
     placement: PlacementChoice = "auto",
     switch: SwitchChoice = USUAL,
     spark_master: SparkMaster = None,
@@ -176,6 +180,7 @@ def engine(
     options = engine_options(
         memory_budget,
         epoch_seconds,
+        max_height,
         placement,
         switch,
         spark_master,

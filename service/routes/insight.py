@@ -171,4 +171,4 @@ async def get_problem(code: Annotated[str, Path(examples=["syntax_error"])]) -> 
     for error in STATUS:
         if error.code == code:
             return json_response(_problem_type(error))
-    raise NotFoundError(f"there is no error code {shown(code)}; /problems lists all", code_asked=code)
+    raise NotFoundError(f"there is no error code {shown(code)}; /problems lists them all", code_asked=code)

@@ -12,6 +12,7 @@ from service.cli.choices import USUAL, engine_options
 NOTHING: dict[str, Any] = {
     "memory_budget": None,
     "epoch_seconds": None,
+    "max_height": None,
     "placement": "auto",
     "switch": USUAL,
     "spark_master": None,
@@ -29,6 +30,7 @@ def test_what_is_not_asked_for_is_not_said() -> None:
     [
         ({"memory_budget": "1GiB"}, ("--memory-budget", str(2**30))),
         ({"placement": "spark"}, ("--placement", "spark")),
+        ({"max_height": 2_000_000}, ("--max-height", "2000000")),
         ({"switch": "none"}, ("--switch", "none")),
         ({"switch": "0"}, ("--switch", "0")),
         (
@@ -55,7 +57,7 @@ def test_an_option_reaches_the_engine(given: dict[str, Any], options: tuple[str,
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"memory_budget": "much"}, '"much" is no size'),
+        ({"memory_budget": "much"}, '"much" is not a size'),
         ({"placement": "cloud"}, "choose one of auto, resident, spark"),
         ({"switch": "often"}, 'not "often"'),
         ({"switch": "-0.1"}, "0 or more"),

@@ -88,7 +88,8 @@ def test_program_and_facts_from_standard_input_as_a_process(folder: Path) -> Non
         (
             CLOSURE + "tc(x, y) :- edge(x, z).\n",
             None,
-            "error: program.dl, line 7, column 7: the variable y in the head is bound by no positive atom of the body\n"
+            "error: program.dl, line 7, column 7: the variable y in the head is not bound by any positive "
+            "atom of the body\n"
             "  tc(x, y) :- edge(x, z).\n        ^\n",
         ),
         (CLOSURE + "tc(x y).\n", None, "error: program.dl, line 7, column 6: "),
@@ -194,3 +195,25 @@ def test_a_hundred_thousand_rows_are_read_in_well_under_a_second() -> None:
     table = read_facts(rows.encode(), "r.facts", batch.schemas["r"], layout)
     assert time.perf_counter() - start < 2
     assert table.length == 100_000
+
+
+def test_a_limit_of_heights_is_an_option_and_the_refusal_names_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "count.dl").write_text(
+        ".decl n(i: number)\n.output n\nn(2 ^ 3 - 8).\nn(i + 1) :- n(i), i < 40.\n"
+    )
+    assert run(["run", "count.dl", "--max-height", "39"]) == 1
+    assert "--max-height" in " ".join(capsys.readouterr().err.split())
+    assert not (folder / "n.csv").exists()
+    assert run(["run", "count.dl", "--max-height", "40"]) == 0
+    assert (folder / "n.csv").read_text().split() == [str(i) for i in range(41)]
+
+
+def test_a_fact_that_a_better_value_hides_is_not_written(folder: Path) -> None:
+    (folder / "sp.dl").write_text(
+        ".decl arc(x: symbol, y: symbol, c: number)\n.decl sp(x: symbol, d: number)\n.output sp\n.printsize sp\n"
+        'arc("a", "b", 3). sp("a", 0). sp("a", 5). sp("b", 9).\nsp(y, min(d + c)) :- sp(x, d), arc(x, y, c).\n'
+    )
+    assert run(["run", "sp.dl"]) == 0
+    assert (folder / "sp.csv").read_text() == "a\t0\nb\t3\n"

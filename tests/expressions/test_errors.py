@@ -46,7 +46,7 @@ def test_everything_of_the_first_row_without_a_value() -> None:
         ("x % (x - x)", f"{INT_MAX} % 0 divides by zero (in x % (x - x), where x = {INT_MAX})"),
         (
             'to_number(cat("x", to_string(x)))',
-            f'to_number("x{INT_MAX}") has no value, because the text is no number '
+            f'to_number("x{INT_MAX}") has no value, because the text is not a number '
             f'(in to_number(cat("x", to_string(x))), where x = {INT_MAX})',
         ),
     ],
@@ -75,9 +75,9 @@ def test_in_a_condition() -> None:
         holds("to_number(s) > 3", s=["4", "four"])
     assert caught.value.detail["operation"] == "to_number"
     with pytest.raises(EvaluationError) as caught:
-        holds('match("(", s)', s=["a"])
-    assert caught.value.detail["term"] == 'match("(", s)'
-    assert caught.value.detail["operands"] == ["(", "a"]
+        holds('match("a", s)', s=["\ud800"])
+    assert caught.value.detail["term"] == 'match("a", s)'
+    assert caught.value.detail["operands"] == ["a", "\ud800"]
 
 
 def test_long_values_are_cut_in_the_message_only() -> None:
@@ -131,6 +131,9 @@ def test_of_texts_only_those_without_a_value_are_left_out() -> None:
     assert rows.tolist() == [0, 2]
     assert symbols.texts(values) == ["12!", "12!"]
     assert len(symbols) == before + 1
+    # A bad pattern is false; a text that is none has no value.
     mask, rows = condition('match(s, "12")', types).where_defined(columns, 6, symbols)
+    assert (mask.tolist(), rows) == ([True, False, True, False, False, False], None)
+    mask, rows = condition('match("12", s)', types).where_defined(columns, 6, symbols)
     assert rows is not None
-    assert (mask.tolist(), rows.tolist()) == ([True, False, True, False], [0, 1, 2, 3])
+    assert (mask.tolist(), rows.tolist()) == ([True, False, True, False, False], [0, 1, 2, 3, 5])

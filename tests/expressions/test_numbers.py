@@ -44,10 +44,17 @@ BINARY: dict[str, Callable[[int, int], int]] = {
     "band": lambda a, b: a & b,
     "bor": lambda a, b: a | b,
     "bxor": lambda a, b: a ^ b,
+    "land": lambda a, b: int(bool(a) and bool(b)),
+    "lor": lambda a, b: int(bool(a) or bool(b)),
+    "lxor": lambda a, b: int(bool(a) is not bool(b)),
     "bshl": lambda a, b: signed(a << (b % 64)),
     "bshr": lambda a, b: a >> (b % 64),
 }
-UNARY: dict[str, Callable[[int], int]] = {"-": lambda a: -a, "bnot": lambda a: ~a}
+UNARY: dict[str, Callable[[int], int]] = {
+    "-": lambda a: -a,
+    "bnot": lambda a: ~a,
+    "lnot": lambda a: int(not a),
+}
 
 
 def exact(compute: Callable[..., int], *operands: int) -> int | None:

@@ -23,7 +23,7 @@ from engine.language.syntax import (
     Wildcard,
 )
 
-relations = st.sampled_from(["e", "edge", "p2", "_r", "lib.path", "range"])
+relations = st.sampled_from(["e", "edge", "p2", "_r", "lib.path", "ranges"])
 variables = st.sampled_from(["x", "y", "?x", "z1", "_u", "V0", "v0", "v1"]).map(Variable)
 symbols = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 numbers = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-3, 3))

@@ -39,6 +39,13 @@ def only(text: str) -> Rule:
         ("p((x + y) * 2 ^ 3 ^ z) :- q(x).", "p((v0 + v1) * 2 ^ 3 ^ v2) :- q(v0)."),
         ("p((2 ^ 3) ^ -x ^ 2) :- q(x).", "p((2 ^ 3) ^ (-v0 ^ 2)) :- q(v0)."),
         ("p(-2 ^ 2, (-2) ^ 2, - 5) :- q(x).", "p(-2 ^ 2, (-2) ^ 2, -5) :- q(v0)."),
+        ("p(x land 1 lor y band 2) :- q(x, y).", "p(v0 land 1 lor v1 band 2) :- q(v0, v1)."),
+        (
+            "p((x lor y) land lnot z bor 1) :- q(x, y, z).",
+            "p((v0 lor v1) land lnot v2 bor 1) :- q(v0, v1, v2).",
+        ),
+        ("p(x, 0x1F, 0b101) :- q(x), true, !false.", "p(v0, 31, 5) :- q(v0), true = true, true != false."),
+        ("p(x) :- q(x), (false).", "p(v0) :- q(v0), true = false."),
         ("p(x band 1 bor bnot y bshl 2) :- q(x).", "p(v0 band 1 bor bnot v1 bshl 2) :- q(v0)."),
         ("p(n) :- n = count : q(x, _).", "p(v0) :- v0 = count : { q(v1, _) }."),
         ("p(n) :- n=sum x*2:{q(x),x>1}.", "p(v0) :- v0 = sum v1 * 2 : { q(v1), v1 > 1 }."),

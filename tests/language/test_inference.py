@@ -191,7 +191,7 @@ def test_the_inputs_stay_as_they_are() -> None:
             "",
             ["edge(c0: symbol, c1: symbol)"],
             ArityError,
-            "line 1, column 9: edge has 2 columns as its facts do, but here it has 3\n"
+            "line 1, column 9: edge has 2 columns according to its facts, but here it has 3\n"
             "  p(x) :- edge(x, y, z).\n"
             "          ^^^^^^^^^^^^^",
         ),
@@ -200,7 +200,7 @@ def test_the_inputs_stay_as_they_are() -> None:
             "",
             (),
             ArityError,
-            "line 1, column 1: p has 1 column by its first use, but here it has 2\n"
+            "line 1, column 1: p has 1 column according to its first use, but here it has 2\n"
             "  p(x, y) :- q(x), q(y).\n"
             "  ^^^^^^^",
         ),
@@ -209,7 +209,7 @@ def test_the_inputs_stay_as_they_are() -> None:
             ".decl q(x: symbol)",
             (),
             ArityError,
-            "line 1, column 29: q has 1 column as it is declared, but here it has 2\n"
+            "line 1, column 29: q has 1 column according to its declaration, but here it has 2\n"
             "  p(x) :- q(x), n = count : { q(x, y) }.\n"
             "                              ^^^^^^^",
         ),
@@ -227,7 +227,7 @@ def test_the_inputs_stay_as_they_are() -> None:
             ".decl edge(x: symbol, y: number)",
             ["edge(c0: symbol, c1: symbol)"],
             TypeMismatchError,
-            "line 1, column 23: column 2 (y) of edge holds values of type symbol, but is declared number\n"
+            "line 1, column 23: column 2 (y) of edge holds symbols, but is declared number\n"
             "  .decl edge(x: symbol, y: number)\n"
             "                        ^^^^^^^^^",
         ),
@@ -245,7 +245,7 @@ def test_the_inputs_stay_as_they_are() -> None:
             ".decl edge(x: symbol, y: number)",
             (),
             TypeMismatchError,
-            'line 1, column 17: column 2 (y) of edge is number, but "b" is a symbol\n'
+            'line 1, column 17: column 2 (y) of edge holds numbers, but "b" is a symbol\n'
             '  p(x) :- edge(x, "b").\n'
             "                  ^^^",
         ),
@@ -254,7 +254,7 @@ def test_the_inputs_stay_as_they_are() -> None:
             ".decl q(a: symbol)",
             ["r(c0: number)"],
             TypeMismatchError,
-            "line 1, column 17: column 1 (x) of r is number, but x is a symbol\n"
+            "line 1, column 17: column 1 (x) of r holds numbers, but x is a symbol\n"
             "  p(x) :- q(x), r(x).\n"
             "                  ^",
         ),
@@ -263,14 +263,14 @@ def test_the_inputs_stay_as_they_are() -> None:
             "",
             (),
             TypeMismatchError,
-            'line 1, column 3: column 1 of s is number, but "a" is a symbol\n  s("a") :- q(_, _).\n    ^^^',
+            'line 1, column 3: column 1 of s holds numbers, but "a" is a symbol\n  s("a") :- q(_, _).\n    ^^^',
         ),
         (
             ["p(x) :- q(x, 1), q(y, 1.0)."],
             "",
             (),
             TypeMismatchError,
-            "line 1, column 23: column 2 of q is number, but 1.0 is a float\n"
+            "line 1, column 23: column 2 of q holds numbers, but 1.0 is a float\n"
             "  p(x) :- q(x, 1), q(y, 1.0).\n"
             "                        ^^^",
         ),
@@ -322,7 +322,7 @@ def test_the_inputs_stay_as_they_are() -> None:
             ".decl q(x: symbol) .decl r(x: bool)",
             (),
             TypeMismatchError,
-            "line 1, column 18: column 1 (x) of r is bool, but x is a symbol\n"
+            "line 1, column 18: column 1 (x) of r holds bools, but x is a symbol\n"
             "  p(x) :- q(x), !r(x).\n"
             "                   ^",
         ),

@@ -10,6 +10,7 @@ from engine import Reasoner
 from engine.errors import (
     BudgetExceededError,
     StratificationError,
+    UnsafeRuleError,
     UnsupportedFeatureError,
     ZedlogError,
 )
@@ -95,13 +96,31 @@ def test_a_head_aggregate_has_no_empty_group() -> None:
 
 
 def test_equal_values_of_different_bindings_all_count() -> None:
-    rules = ["total(w, sum(a)) :- pay(w, d, a), d > 0.", "distinct(w, sum(a)) :- pay(w, _, a)."]
+    """A `_` is a variable like any other, as in Souffle: two days with the same amount are two contributions."""
+    rules = [
+        "named(w, sum(a)) :- pay(w, d, a), d > 0.",
+        "unnamed(w, sum(a)) :- pay(w, _, a).",
+        "body(w, s) :- pay(w, _, _), s = sum a : { pay(w, _, a) }.",
+        "amount(w, a) :- pay(w, _, a).",
+        "distinct(w, sum(a)) :- amount(w, a).",
+        "all(sum(a), count(a), mean(a)) :- pay(_, _, a).",
+    ]
     reasoner = reasoner_with(rules, pay=[("ann", 1, 10), ("ann", 2, 10), ("ann", 3, 5)])
-    assert reasoner.facts("total") == [("ann", 25)]
-    # `_` is no named variable: two days with the same amount are one binding.
+    for relation in ("named", "unnamed", "body"):
+        assert reasoner.facts(relation) == [("ann", 25)], relation
     assert reasoner.facts("distinct") == [("ann", 15)]
+    assert reasoner.facts("all") == [(25, 3, 25 / 3)]
     reasoner.apply(facts={"pay": [(("ann", 1, 10), -1)]})
-    assert (reasoner.facts("total"), reasoner.facts("distinct")) == ([("ann", 15)], [("ann", 15)])
+    for relation in ("named", "unnamed", "body", "distinct"):
+        assert reasoner.facts(relation) == [("ann", 15)], relation
+    assert reasoner.facts("all") == [(15, 2, 7.5)]
+    assert_same_state(reasoner, reasoner_with(rules, pay=[("ann", 3, 5), ("ann", 2, 10)]))
+
+
+def test_wildcards_of_negated_atoms_and_of_min_contribute_nothing() -> None:
+    rules = ["n(count(x)) :- e(x, _), !b(x, _).", "m(min(x)) :- e(x, _)."]
+    reasoner = reasoner_with(rules, e=[(1, 2), (1, 3), (2, 3)], b=[(2, 5), (2, 6)])
+    assert (reasoner.facts("n"), reasoner.facts("m")) == ([(2,)], [(1,)])
 
 
 def test_several_rules_feed_one_head() -> None:
@@ -173,13 +192,66 @@ def test_folds_that_do_not_fit_together_are_refused(rules: list[str]) -> None:
     assert everything(reasoner) == before
 
 
-@pytest.mark.parametrize("head", ["p(x, max(y))", "p(x, count(y))", "p(min(x), sum(y))"])
+@pytest.mark.parametrize("head", ["p(x, sum(y))", "p(x, count(y))", "p(min(x), sum(y))"])
 def test_facts_of_an_aggregated_relation_are_refused(head: str) -> None:
     reasoner = reasoner_with([f"{head} :- q(x, y)."], q=[(1, 2)])
     before = everything(reasoner)
     with pytest.raises(ZedlogError, match="aggregated"):
         reasoner.apply(facts=facts(p=[(1, 9)]))
     assert everything(reasoner) == before
+
+
+STUDENTS = [("ann", 170, "x"), ("bob", 180, "y"), ("cid", 180, "y"), ("dan", 150, "x")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("r(s, n) :- n = max h : { student(s, h, _) }.", {("bob", 180), ("cid", 180)}),
+        ("r(s) :- _ = min h : { student(s, h, _) }.", {("dan",)}),
+        # The group is asked for from outside, the witness is not.
+        (
+            "r(g, s) :- student(_, _, g), _ = max h : { student(s, h, g) }.",
+            {("x", "ann"), ("y", "bob"), ("y", "cid")},
+        ),
+        ("r(g, s, n) :- n = 2 * max h + 1 : { student(s, h, g), h < 180 }.", {("x", "ann", 342)}),
+        ("r(s, max h : { student(s, h, _) }) :- 1 = 1.", {("bob", 180), ("cid", 180)}),
+        # A witness of two is one that both have.
+        (
+            'r(s) :- _ = max h : { student(s, h, _) }, _ = min k : { student(s, k, g), g != "x" }.',
+            {("bob",), ("cid",)},
+        ),
+        ("r(s) :- _ = max h : { student(s, h, _) }, _ = min h : { student(s, h, _) }.", set()),
+        # Of an aggregate in an aggregate: the tallest, and how often each of them is there but for bob.
+        ('r(n) :- n = count : { student(_, h, _), h = max k : { student(s, k, _) }, s != "bob" }.', {(2,)}),
+        ("r(s) :- student(s, _, _), 180 = max h : { student(s, h, _) }.", {("bob",), ("cid",)}),
+    ],
+)
+def test_witnesses_of_min_and_max(rule: str, expected: set[tuple[Any, ...]]) -> None:
+    """As in Souffle: a variable that stands outside too and is bound only in it is what the value was found with."""
+    reasoner = reasoner_with([rule], student=STUDENTS)
+    assert set(reasoner.facts("r")) == expected
+    again = Reasoner()
+    again.apply(rules=[(rule, 1)], declarations=".decl student(s: symbol, h: number, g: symbol)")
+    for row in [*STUDENTS, ("eva", 200, "x")]:
+        again.apply(facts={"student": [(row, 1)]})
+    again.apply(facts={"student": [(("eva", 200, "x"), -1)]})
+    assert set(again.facts("r")) == expected
+    again.check_invariants()
+
+
+def test_a_witness_gives_way_to_a_better_one() -> None:
+    reasoner = reasoner_with(["r(s, n) :- n = max h : { student(s, h, _) }."], student=STUDENTS)
+    result = reasoner.apply(facts={"student": [(("eva", 200, "x"), 1)]})
+    assert changes_of(result)["r"] == {("bob", 180): -1, ("cid", 180): -1, ("eva", 200): 1}
+    assert reasoner.query("q(n, s) :- n = min h : { student(s, h, _) }").tuples == [(150, "dan")]
+
+
+@pytest.mark.parametrize("aggregate", ["count : { student(s, h, _) }", "sum h : { student(s, h, _) }"])
+def test_a_count_or_sum_has_no_witness(aggregate: str) -> None:
+    function = aggregate.split()[0]
+    with pytest.raises(UnsafeRuleError, match=f"the variable s stands outside of the {function} too"):
+        reasoner_with([f"r(s, n) :- n = {aggregate}."], student=STUDENTS)
 
 
 def test_several_aggregates_in_one_head() -> None:
@@ -415,3 +487,19 @@ def test_a_value_that_an_empty_part_hides_refuses_nothing() -> None:
     assert reasoner.facts("n") == [(0,)]
     with pytest.raises(ZedlogError, match="divides by zero"):
         reasoner.apply(facts={"b": [((1,), 1)]})
+
+
+def test_true_and_false_as_literals_and_as_terms() -> None:
+    rules = [
+        "all(x) :- q(x, _), true.",
+        "none(x) :- q(x, _), false.",
+        "one(1) :- true.",
+        "yes(x) :- q(x, (true)), !false.",
+        "some(x) :- q(x, b), b = false ; q(x, true), (true, x < 2).",
+        "n(c) :- c = count : { q(_, _), true }.",
+    ]
+    reasoner = reasoner_with(rules, q=[(1, True), (2, False), (3, True)])
+    held = {
+        name: {row[0] for row in reasoner.facts(name)} for name in ("all", "none", "one", "yes", "some", "n")
+    }
+    assert held == {"all": {1, 2, 3}, "none": set(), "one": {1}, "yes": {1, 3}, "some": {1, 2}, "n": {3}}

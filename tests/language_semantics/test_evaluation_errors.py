@@ -34,7 +34,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("p(x ^ y) :- q(x, y).", facts(q=[(2, 63)]), "^", "64-bit"),
     ("p(x) :- q(x, y), 2 ^ y > x.", facts(q=[(2, -1)]), "^", "negative"),
     ("p(-x) :- q(x, _).", facts(q=[(-(2**63), 1)]), "-", "64-bit"),
-    ("p(to_number(s)) :- t(s).", facts(t=["1x"]), "to_number", "no number"),
+    ("p(to_number(s)) :- t(s).", facts(t=["1x"]), "to_number", "not a number"),
     ("p(sum(x)) :- q(x, y).", facts(q=[(LARGEST, 1)]), "sum", "64 bits"),
     ("p(n) :- n = sum x * y : { q(x, y) }.", facts(q=[(LARGEST, 1)]), "sum", "64 bits"),
     ("p(x) :- t(s), match(s, s), x = 1.", facts(t=["("]), "match", "pattern"),

@@ -195,7 +195,7 @@ def test_a_text_that_is_no_number_behind_an_atom_to_come() -> None:
     rule = "p(n) :- t(s), n = to_number(s), good(s)."
     reasoner.apply(facts={"t": [(("1",), 1), (("x",), 1)], "good": [(("1",), 1)]}, rules=[(rule, 1)])
     assert reasoner.facts("p") == [(1,)]
-    with pytest.raises(EvaluationError, match="no number"):
+    with pytest.raises(EvaluationError, match="not a number"):
         reasoner.apply(facts={"good": [(("x",), 1)]})
 
 

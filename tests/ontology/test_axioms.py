@@ -134,7 +134,7 @@ def test_an_axiom_without_a_rule_is_named(text: str, named: str) -> None:
             ":C rdfs:subClassOf _:a . _:a owl:onProperty :p ; owl:allValuesFrom _:a .",
             "the class _:a in the ontology is part of its own definition",
         ),
-        ("_:p rdfs:domain :C .", "uses _:p as a property, but it is the inverse of none"),
+        ("_:p rdfs:domain :C .", "uses _:p as a property, but it is not the inverse of any"),
     ],
 )
 def test_a_broken_ontology_is_refused(text: str, message: str) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import clingo
 
+from engine.language.check import explicit
 from engine.language.syntax import (
     Aggregate,
     Atom,
@@ -47,6 +48,11 @@ def solve_dialect(rules: Iterable[Rule], facts: Facts) -> Model:
     """The stratified model. Relations without a tuple are left out."""
     rules = list(rules)
     translation = _Translation()
+    folded = {
+        rule.head.relation for rule in rules if any(isinstance(t, HeadAggregate) for t in rule.head.terms)
+    }
+    if any(weight > 0 for name in folded & facts.keys() for weight in facts[name].values()):
+        raise NotExpressibleError("facts that are folded")
     lines = [
         f"{translation.predicate(name)}({','.join(map(translation.constant, row))})."
         for name, rows in facts.items()
@@ -113,6 +119,8 @@ class _Translation:
         lines = []
         folded: dict[str, list[Rule]] = {}
         for rule in rules:
+            if explicit(rule) != rule:
+                raise NotExpressibleError("witnesses")
             if not any(isinstance(term, HeadAggregate) for term in rule.head.terms):
                 head, conditions = self.head(rule.head.relation, rule.head.terms)
                 lines.append(f"{head} :- {', '.join([*self.body(rule.body), *conditions])}.")
@@ -141,15 +149,15 @@ class _Translation:
         groups, lines, elements = f"g_{self.predicate(relation)}", [], []
         keys = [f"K{i}" for i in range(len(rules[0].head.terms) - 1)]
         for number, rule in enumerate(rules):
-            # Here a `_` is no variable: it does not tell two contributions apart.
-            body = self.body(rule.body)
+            literals = named_wildcards(rule.body)
+            body = self.body(literals)
             others = [t for i, t in enumerate(rule.head.terms) if i != place]
             key_terms = [self.term(t, body) for t in others]
             lines.append(f"{groups}({','.join(key_terms)}) :- {', '.join(body)}.")
             folded = rule.head.terms[place]
             assert isinstance(folded, HeadAggregate)
             value = self.term(folded.argument, body)
-            binding = [_variable(name) for name in sorted(names_outside(rule.body))]
+            binding = [_variable(name) for name in sorted(names_outside(literals))]
             body += [f"{key}={t}" for key, t in zip(keys, key_terms, strict=True)]
             elements.append(
                 f"{','.join([*_lead(term.function, value), str(number), *binding])} : {','.join(body)}"

@@ -8,8 +8,8 @@ A stratum is iterated from its facts: each round applies every rule to what the 
 changes; in a stratum with a recursive `min` or `max` that is the language's definition, else it is the least model.
 Where a relation is declared `fixpoint`, a count, sum or mean in its heads may be recursive too: it keeps the value of
 the round before while the new one is within the tolerance, and must be at rest after `max_height` rounds.
-An aggregate in a body ranges over the distinct bindings of its variables, where each `_` of a positive atom is a
-variable too; a head aggregate over the distinct bindings of each rule's named variables. An empty count or sum is 0;
+An aggregate ranges over the distinct bindings of the variables of its body, in a head of those of the rule's body,
+where each `_` of a positive atom is a variable too. An empty count or sum is 0;
 an empty min, max or mean has no value, so that its literal does not hold. Nothing here is incremental or indexed.
 """
 
@@ -139,6 +139,18 @@ def check_stratified(
 
 # ---- evaluation
 
+Places = tuple[tuple[int, str], ...]
+
+
+def folded_places(rule: Rule) -> Places:
+    """The folded columns of the head, with their functions."""
+    return tuple((i, t.function) for i, t in enumerate(rule.head.terms) if isinstance(t, HeadAggregate))
+
+
+def takes_facts(places: Places) -> bool:
+    """Whether a fact of a relation that is folded so is a contribution to it; otherwise it holds none."""
+    return len(places) == 1 and places[0][1] in MONOTONE
+
 
 @dataclass
 class _Evaluation:
@@ -149,6 +161,8 @@ class _Evaluation:
 
     def stratum(self, rules: Sequence[Rule], members: frozenset[str], recursive: bool, rounds: int) -> None:
         facts = {name: frozenset(self.model.get(name, ())) for name in members}
+        # Before the first round only the facts are there, of a folded relation the best of each group.
+        self.model.update(self.folded_facts(rules, facts))
         for number in range(1, (rounds if recursive else 1) + 1):
             after = self.round(rules, facts, number)
             if all(self.model.get(name, set()) == after[name] for name in members):
@@ -160,16 +174,19 @@ class _Evaluation:
     def round(self, rules: Sequence[Rule], facts: Mapping[str, frozenset[Row]], number: int = 1) -> Model:
         """What the rules give from the present model, and the facts; it is the round of this number."""
         after: Model = {name: set(rows) for name, rows in facts.items()}
-        folds: dict[tuple[str, tuple[tuple[int, str], ...]], dict[Row, list[Row]]] = {}
+        folds: dict[tuple[str, Places], dict[Row, list[Row]]] = {}
         for rule in rules:
-            places = tuple(
-                (i, t.function) for i, t in enumerate(rule.head.terms) if isinstance(t, HeadAggregate)
-            )
-            rows = self.head_rows(rule)
+            places = folded_places(rule)
+            rows = list(self.head_rows(rule))
+            name = rule.head.relation
             if not places:
-                after[rule.head.relation].update(rows)
+                after[name].update(rows)
                 continue
-            groups = folds.setdefault((rule.head.relation, places), {})
+            if (name, places) not in folds and takes_facts(places):
+                # A fact is a contribution.
+                rows += facts[name]
+                after[name] = set()
+            groups = folds.setdefault((name, places), {})
             for row in rows:
                 group = tuple(value for i, value in enumerate(row) if i not in dict(places))
                 groups.setdefault(group, []).append(row)
@@ -186,6 +203,19 @@ class _Evaluation:
             after[name].update(map(tuple, tuples.values()))
         return after
 
+    def folded_facts(self, rules: Sequence[Rule], facts: Mapping[str, frozenset[Row]]) -> Model:
+        """What there is of the relations that take facts as contributions before any rule is applied."""
+        found: Model = {}
+        for rule in rules:
+            places, name = folded_places(rule), rule.head.relation
+            if places and takes_facts(places):
+                ((place, function),) = places
+                best: dict[Row, Row] = {}
+                for row in sorted(facts[name], key=lambda row: row[place], reverse=function == "min"):
+                    best[(*row[:place], *row[place + 1 :])] = row
+                found[name] = set(best.values())
+        return found
+
     def hold(self, name: str, place: int, folded: dict[Row, Value], number: int) -> dict[Row, Value]:
         """The values with those of the round before in the place of the ones that are near enough."""
         limit, before = self.fixpoints.get(name), self.held.get((name, place), {})
@@ -200,11 +230,12 @@ class _Evaluation:
         return folded
 
     def head_rows(self, rule: Rule) -> Iterator[Row]:
-        """The head of each distinct binding of the rule's named variables; an aggregate stands as its argument."""
-        scope = names_outside((rule.head, *rule.body))
-        named = sorted(names_outside(rule.body))
+        """The head of each distinct binding of the body's variables; an aggregate stands as its argument."""
+        body = named_wildcards(rule.body)
+        scope = names_outside((rule.head, *body))
+        named = sorted(names_outside(body))
         terms = [t.argument if isinstance(t, HeadAggregate) else t for t in rule.head.terms]
-        distinct = {tuple(b[name] for name in named): b for b in self.solutions(rule.body, {}, scope)}
+        distinct = {tuple(b[name] for name in named): b for b in self.solutions(body, {}, scope)}
         for binding in distinct.values():
             yield tuple(self.value(term, binding, scope) for term in terms)
 
@@ -236,6 +267,12 @@ class _Evaluation:
                 for extended in self.matches(literal, binding, scope):
                     yield from self._extend(rest, extended, scope)
                 return
+        for i, literal in enumerate(todo):
+            found = self.witnesses(literal, binding, scope)
+            if found is not None:
+                for extended in found:
+                    yield from self._extend([*todo[:i], *todo[i + 1 :]], extended, scope)
+                return
         raise NotModelledError(f"unsafe: {todo}")
 
     def is_ready(self, literal: Literal, binding: Binding, scope: frozenset[str]) -> bool:
@@ -248,6 +285,28 @@ class _Evaluation:
         if len(unbound) == 1 and literal.operator == "=":
             return isinstance(unbound[0], Variable)
         return not unbound
+
+    def witnesses(self, literal: Literal, binding: Binding, scope: frozenset[str]) -> list[Binding] | None:
+        """Of `v = min or max` whose other variables nothing else binds: each way to come to its value; else None."""
+        if not isinstance(literal, Comparison) or literal.operator != "=":
+            return None
+        for side, term in ((literal.left, literal.right), (literal.right, literal.left)):
+            if isinstance(side, Variable) and isinstance(term, Aggregate) and term.function in MONOTONE:
+                body = named_wildcards(term.body)
+                inner, shown = scope | names_outside(body), needed(term, scope)
+                given = {name: binding[name] for name in shown & binding.keys()}
+                assert term.argument is not None
+                ways = [(self.value(term.argument, b, inner), b) for b in self.solutions(body, given, inner)]
+                if not ways:
+                    return []
+                best = fold(term.function, [value for value, _ in ways])
+                results = [
+                    binding | {name: found[name] for name in shown} | {side.name: best}
+                    for value, found in ways
+                    if value == best and binding.get(side.name, best) == best
+                ]
+                return list({tuple(sorted(one.items())): one for one in results}.values())
+        return None
 
     def matches(self, literal: Literal, binding: Binding, scope: frozenset[str]) -> Iterator[Binding]:
         match literal:
@@ -374,7 +433,7 @@ def named_wildcards(body: Sequence[Literal]) -> list[Literal]:
     for i, literal in enumerate(body):
         if isinstance(literal, Atom):
             terms = (
-                Variable(f"_{i}.{j}") if isinstance(t, Wildcard) else t for j, t in enumerate(literal.terms)
+                Variable(f"_{i}_{j}") if isinstance(t, Wildcard) else t for j, t in enumerate(literal.terms)
             )
             named.append(replace(literal, terms=tuple(terms)))
         else:

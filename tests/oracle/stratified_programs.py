@@ -45,6 +45,20 @@ SEVERAL = {
     "d3": ("fnn", {0: "mean", 1: "sum"}),
     "x3": ("nnf", {0: "min", 2: "sum"}),
 }
+WITNESSES = {
+    "p2": (
+        "p2(x, d) :- d = max b : { e(x, b) }.",
+        "p2(x, y) :- g(y, _), d = min b : { w(x, b, _), b >= y }, d != 3.",
+    ),
+    "q2": (
+        "q2(x) :- d = max b + 1 : { p1(x, b), !q1(b) }, d > 1.",
+        "q2(d) :- d = max b : { e(x, b) }, q1(x).",
+    ),
+    "p3": ("p3(x, n) :- d = min b : { p2(x, b) }, n = count : { e(_, d) }.",),
+}
+"""Rules with variables that a min or max alone binds, by head."""
+TAKE_FACTS = [name for name, (_, function, _) in FOLDED.items() if function in ("min", "max")]
+"""Folded relations whose facts are contributions."""
 COLUMNS = {
     **BASE,
     **PLAIN,
@@ -216,7 +230,7 @@ def _steps(
 @st.composite
 def dialect_facts(draw: st.DrawFn) -> Fact:
     # Twice the base relations: those are what most rules read.
-    name = draw(st.sampled_from([*BASE, *BASE, "e", "w", *PLAIN]))
+    name = draw(st.sampled_from([*BASE, *BASE, "e", "w", *PLAIN, *TAKE_FACTS]))
     return name, tuple(draw(st.sampled_from(VALUES[kind])) for kind in COLUMNS[name])
 
 
@@ -241,6 +255,8 @@ class RuleText:
 
     def text(self) -> str:
         folded = FOLDED.get(self._head)
+        if self._head in WITNESSES and self._chance(4):
+            return self._pick(WITNESSES[self._head])
         if folded is not None and folded[1] in ("min", "max") and self._chance(3):
             return self._extreme_path(folded[1]) if self._head[-1] == "1" else self._simple_fold()
         for _ in range(self._pick([1, 1, 2, 2, 3])):
@@ -319,7 +335,17 @@ class RuleText:
         form = self._pick(
             ["{a} + {b}", "{a} - {b}", "{a} * 2 - {b}", "min({a}, {b})", "-{a}", "({a} + 7) / 3"]
         )
-        form = self._pick([form, form, "{a} band {b}", "{a} % 3", "max({a}, {b}, 2)", "({a} bxor {b}) + 1"])
+        form = self._pick(
+            [
+                form,
+                form,
+                "{a} band {b}",
+                "{a} % 3",
+                "max({a}, {b}, 2)",
+                "({a} bxor {b}) + 1",
+                "{a} land lnot {b}",
+            ]
+        )
         return form.format(a=a, b=b)
 
     def _equation(self) -> None:

@@ -110,6 +110,9 @@ def _integer(name: str, a: int, b: int) -> int:
         "band": operator.and_,
         "bor": operator.or_,
         "bxor": operator.xor,
+        "land": lambda x, y: int(x != 0 and y != 0),
+        "lor": lambda x, y: int(x != 0 or y != 0),
+        "lxor": lambda x, y: int((x != 0) != (y != 0)),
         "bshr": lambda x, y: x >> (y & 63),
     }
     return plain[name](a, b)
@@ -136,6 +139,8 @@ def _unary(name: str, a: Value) -> Value:
         raise NotModelledError(f"{name} of a symbol")
     if isinstance(a, float):
         return finite(-a)
+    if name == "lnot":
+        return int(a == 0)
     return checked(-a) if name == "-" else ~a
 
 

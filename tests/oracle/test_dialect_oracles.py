@@ -37,6 +37,8 @@ def model_of(text: str, **facts: set[tuple[Value, ...]]) -> Model:
         ("1 bshl 63", -(2**63)),
         ("-8 bshr 1", -4),
         ("bnot 5", -6),
+        ("5 land 0 lor 7", 1),
+        ("lnot 5 lxor 2", 1),
         ("6 band 3", 2),
         ("6 bxor 3", 5),
         ("1.5 * 2.0", 3.0),
@@ -94,11 +96,11 @@ def test_negation_and_aggregates_by_hand() -> None:
         "sink": {(3,)},
         "degree": {(1, 2), (2, 1), (3, 0)},
         "low": {(1, 2), (2, 3)},
-        # Three tuples, for a `_` in an aggregate's body tells matches apart ...
+        # Three tuples, for a `_` in an aggregated body tells matches apart ...
         "mean_of": {((2 + 3 + 3) / 3,)},
         "heads": {(1, 2), (2, 1)},
-        # ... but not in the body of a head aggregate.
-        "all": {(2 + 3,)},
+        # ... also in the body of a head aggregate.
+        "all": {(2 + 3 + 3,)},
         "larger": {(1, 2), (2, 1), (3, 0)},
     }
 

@@ -2,7 +2,7 @@
 
 In: a rule, and a source of choices. Out: rules that together derive for every relation of the original what it does,
 or None where the variant does not apply. Each keeps the number of contributions of a head aggregate, which are the
-distinct bindings of the rule's named variables.
+distinct bindings of all variables of the body, where each `_` of a positive atom is one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engine.language.syntax import (
     Wildcard,
     walk,
 )
-from tests.oracle.stratified import names_outside
+from tests.oracle.stratified import named_wildcards, names_outside
 
 Variant = Callable[[Rule, Random], "list[Rule] | None"]
 SPLIT = "split_"
@@ -46,6 +46,11 @@ def with_redundant_atom(rule: Rule, random: Random) -> list[Rule] | None:
     if not atoms:
         return None
     atom = random.choice(atoms)
+    if any(isinstance(term, HeadAggregate) for term in rule.head.terms):
+        # A further `_` would be a further variable.
+        if any(isinstance(term, Wildcard) for term in atom.terms):
+            return None
+        return [replace(rule, body=(*rule.body, atom))]
     weaker = replace(atom, terms=tuple(Wildcard() if random.random() < 0.5 else term for term in atom.terms))
     body = list(rule.body)
     body.insert(random.randrange(len(body) + 1), weaker)
@@ -65,7 +70,9 @@ def with_redundant_condition(rule: Rule, random: Random) -> list[Rule] | None:
 
 
 def split(rule: Rule, random: Random) -> list[Rule] | None:
-    """Some atoms of the body through a new relation that has all their named variables."""
+    """Some atoms of the body through a new relation that has all their variables."""
+    if any(isinstance(term, HeadAggregate) for term in rule.head.terms):
+        rule = replace(rule, body=tuple(named_wildcards(rule.body)))
     places = [i for i, literal in enumerate(rule.body) if isinstance(literal, Atom)]
     if not places:
         return None

@@ -9,6 +9,7 @@ import pytest
 
 from engine.process import main, restore_reasoner
 from engine.storage.embedded import EmbeddedServer
+from engine.storage.snapshot import Domain
 from engine.transaction import RuleChange, Transaction
 from tests.process.running import Database, EngineThread, facts
 
@@ -138,3 +139,42 @@ def test_a_wrong_option_is_named(
         main(["--redis-url", "redis://127.0.0.1:1/0", option, value])
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_facts_that_a_better_value_hides_are_kept_and_come_back(
+    server: EmbeddedServer, database: str
+) -> None:
+    """Facts of a relation folded by min contribute: readers see the best as its tuples, and all as asserted."""
+    step = RuleChange("sp(y, min(d + c)) :- sp(x, d), arc(x, y, c).")
+
+    def seen() -> dict[str, dict[tuple[Any, ...], int]]:
+        snapshot = db.run(db.client.snapshot())
+        domains: tuple[Domain, ...] = ("all", "asserted", "derived")
+        pages = {domain: db.run(snapshot.facts("sp", domain=domain)) for domain in domains}
+        counts = snapshot.counts("sp")
+        assert (counts.all, counts.asserted, counts.derived) == tuple(len(p.tuples) for p in pages.values())
+        assert len(db.run(snapshot.codes("sp"))) == counts.all
+        return {domain: dict(zip(page.tuples, page.weights, strict=True)) for domain, page in pages.items()}
+
+    with Database(server.url, database) as db:
+        with EngineThread(server.url, database, factory=restore_reasoner):
+            db.apply(Transaction(facts=facts("sp", ("a", 0), ("a", 5), ("b", 7)).facts, rules=(step,)))
+            db.apply(facts("arc", ("a", "b", 3)))
+            body = db.apply(facts("sp", ("a", 9), weight=2)).body
+            assert body["changes"] == {}
+            before = seen()
+        assert before == {
+            "all": {("a", 0): 1, ("b", 3): 0},
+            "asserted": {("a", 0): 1, ("a", 5): 1, ("a", 9): 2, ("b", 7): 1},
+            "derived": {("b", 3): 0},
+        }
+        # Another engine takes over from the snapshot.
+        with EngineThread(server.url, database, factory=restore_reasoner):
+            assert db.apply(facts("sp", ("a", 0), weight=-1)).body["changes"]["sp"] == {
+                "inserted": 2,
+                "deleted": 2,
+            }
+            assert seen()["all"] == {("a", 5): 1, ("b", 7): 1}
+            assert db.apply(facts("sp", ("a", 0), weight=-1)).status == "refused"
+            db.apply(Transaction(rules=(RuleChange(step.rule, -1),)))
+            assert seen()["all"] == {("a", 5): 1, ("a", 9): 2, ("b", 7): 1}

@@ -236,7 +236,7 @@ class FakeClient:
         if idempotency_key in self.keys:
             known, payload = self.keys[idempotency_key]
             if payload != tx.encode():
-                raise IdempotencyConflictError("the Idempotency-Key came with another body before")
+                raise IdempotencyConflictError("the Idempotency-Key was used before with a different body")
             return Receipt(known, True)
         transaction_id = f"{1735689600000 + len(self.log)}-0"
         self.log.append((transaction_id, tx))

@@ -33,7 +33,7 @@ class FakeJobs:
         known = self.keys.get(idempotency_key or "")
         if known is not None:
             if self.jobs[known].request != request:
-                raise IdempotencyConflictError("the Idempotency-Key came with another request before")
+                raise IdempotencyConflictError("the Idempotency-Key was used before with a different request")
             return JobReceipt(known, True)
         job_id = f"j{len(self.jobs):016x}"
         self.jobs[job_id] = Job(job_id, kind, "queued", request, 1, 1735689600.0)

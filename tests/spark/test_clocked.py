@@ -39,7 +39,11 @@ SHARE = "rank(x, sum(k)) :- rank(y, c), arc(y, x, d), k = 0.85 * (c / d)."
 RANK: list[Change] = [
     {
         "declarations": ".decl rank(x: number, r: float) fixpoint(tolerance=1e-3, max_height=60)",
-        "rules": [("rank(x, sum(i)) :- arc(x, _, _), i = 0.15 / 3.0.", 1), (SHARE, 1)],
+        "rules": [
+            ("vertex(x) :- arc(x, _, _).", 1),
+            ("rank(x, sum(i)) :- vertex(x), i = 0.15 / 3.0.", 1),
+            (SHARE, 1),
+        ],
         "facts": {"arc": [((0, 1, 2.0), 1), ((0, 2, 2.0), 1), ((1, 2, 1.0), 1), ((2, 0, 1.0), 1)]},
     },
     {"facts": {"arc": [((1, 2, 1.0), -1), ((1, 0, 1.0), 1)]}},

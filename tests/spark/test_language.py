@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 
 from engine import Reasoner
-from engine.errors import EvaluationError, ZedlogError
+from engine.errors import EvaluationError, FixpointNotReachedError, ZedlogError
 from engine.placement import Budget
 from engine.spark.session import SparkSource
 from tests.full import FULL
@@ -48,7 +48,10 @@ PROGRAMS: dict[str, list[Change]] = {
         {
             "facts": {"e": [((7, 2), 1), ((-7, 2), 1), ((5, 0), 1)]},
             "rules": rules(
-                "p(x * y - 1, x / y) :- e(x, y), y != 0.", "q(x) :- e(x, y), x % 2 = 1, z = x ^ y, z > x."
+                "p(x * y - 1, x / y) :- e(x, y), y != 0.",
+                "q(x) :- e(x, y), x % 2 = 1, z = x ^ y, z > x.",
+                "l(x land y, x - 5 lor y, x lxor lnot y) :- e(x, y), true.",
+                "r(z) :- e(x, _), z = range(0, x, 3).",
             ),
         },
         {"facts": {"e": [((7, 2), -1), ((9, 3), 1)]}},
@@ -102,6 +105,16 @@ PROGRAMS: dict[str, list[Change]] = {
         {"facts": {"w": [((1, 2, 1), 1), ((0, 4, 3), 1)]}},
         {"rules": [("sp(y, min(d + c)) :- sp(x, d), w(x, y, c).", -1)]},
     ],
+    "folded facts": [
+        {
+            "facts": {"w": EDGES, "sp": [((0, 0), 1), ((0, 7), 2), ((3, 9), 1)]},
+            "rules": rules("sp(y, min(d + c)) :- sp(x, d), w(x, y, c).", "near(x) :- sp(x, d), d < 9."),
+        },
+        {"facts": {"sp": [((0, 0), -1)]}},
+        {"facts": {"sp": [((0, 7), -1), ((0, 3), 1), ((1, 100), 1)]}},
+        {"rules": [("sp(y, min(d + c)) :- sp(x, d), w(x, y, c).", -1)]},
+        {"rules": [("sp(y, max(d + c)) :- late(x, d), w(x, y, c).", 1)], "facts": {"sp": [((0, 7), -1)]}},
+    ],
     "components": [
         {
             "facts": {"e": [((2, 1), 1), ((3, 2), 1), ((5, 4), 1)]},
@@ -148,7 +161,11 @@ PROGRAMS: dict[str, list[Change]] = {
         {"facts": {"part": [(("wheel", "rim", 4.0), -1), (("seat", "foam", -1.5), 1)]}},
     ],
 }
-DEFAULT = {"small": ("numbers", "folds", "floats"), "mixed": ("texts", "shortest paths"), "large": ()}
+DEFAULT = {
+    "small": ("numbers", "folds", "floats"),
+    "mixed": ("texts", "shortest paths", "folded facts"),
+    "large": (),
+}
 CASES = [
     pytest.param(steps, *manner, id=f"{name}-{manner[0]}")
     for name, steps in PROGRAMS.items()
@@ -287,3 +304,17 @@ def test_moving_keeps_folds(on_spark: Make, source: SparkSource) -> None:
         moved.check_invariants()
     assert_same_state(moved, steady)
     moved.close()
+
+
+@pytest.mark.parametrize("manner", ["small", "large"] if FULL else ["small"])
+def test_differential_a_min_that_swings_is_refused_alike(on_spark: Make, manner: str) -> None:
+    texts = rules("m(min(u)) :- q(u).", "p(1) :- m(3).", "q(2) :- p(_).", "q(u) :- base(u).")
+    spark, resident = on_spark(manner), Reasoner()
+    apply_both(spark, resident, {"facts": {"base": [((4,), 1)]}, "rules": texts})
+    refusals = []
+    for reasoner in (spark, resident):
+        with pytest.raises(FixpointNotReachedError, match="swings between 2, 3") as refused:
+            reasoner.apply(facts={"base": [((3,), 1)]})
+        refusals.append({key: refused.value.detail[key] for key in ("relation", "group", "values")})
+    assert refusals[0] == refusals[1] == {"relation": "m", "group": [], "values": [2, 3]}
+    assert_same_state(spark, resident)

@@ -13,25 +13,30 @@ from engine.storage.rows import Rows, above, merge, rows_in_order, sort_order
 
 INT64 = st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))
 WEIGHTS = st.one_of(st.integers(0, 2), st.integers(0, 2**63 - 1))
+Content = dict[tuple[int, ...], tuple[int, bool, bool]]
 
 
 @st.composite
-def states(draw: st.DrawFn, arity: int) -> dict[tuple[int, ...], tuple[int, bool]]:
+def states(draw: st.DrawFn, arity: int) -> Content:
+    """(weight, derived, hidden) of tuples; what is hidden is asserted, and not derived."""
     row = st.tuples(*[INT64] * arity)
-    return draw(st.dictionaries(row, st.tuples(WEIGHTS, st.booleans()), max_size=12))
+    plain = st.tuples(WEIGHTS, st.booleans(), st.just(False))
+    hidden = st.tuples(st.integers(1, 3), st.just(False), st.just(True))
+    return draw(st.dictionaries(row, st.one_of(plain, plain, hidden), max_size=12))
 
 
-def rows_of(content: dict[tuple[int, ...], tuple[int, bool]], arity: int) -> Rows:
+def rows_of(content: Content, arity: int) -> Rows:
     codes = np.array(list(content), np.int64).reshape(len(content), arity)
-    asserted = np.array([a for a, _ in content.values()], np.int64)
-    derived = np.array([d for _, d in content.values()], np.bool_)
-    return rows_in_order(codes, asserted, derived, sort_order(codes))
+    asserted = np.array([a for a, _, _ in content.values()], np.int64)
+    derived, hidden = (np.array([s[i] for s in content.values()], np.bool_) for i in (1, 2))
+    return rows_in_order(codes, asserted, derived, hidden if hidden.any() else None, sort_order(codes))
 
 
-def content_of(rows: Rows) -> dict[tuple[int, ...], tuple[int, bool]]:
+def content_of(rows: Rows) -> Content:
     keys = [rows.key(i) for i in range(len(rows))]
     assert keys == sorted(set(keys))
-    return dict(zip(keys, zip(rows.asserted.tolist(), rows.derived.tolist(), strict=True), strict=True))
+    values = zip(rows.asserted.tolist(), rows.derived.tolist(), rows.hidden.tolist(), strict=True)
+    return dict(zip(keys, values, strict=True))
 
 
 @given(st.data(), st.integers(0, 3))
@@ -44,11 +49,11 @@ def test_oracle_sort_is_pythons_sort(data: st.DataObject, arity: int) -> None:
 @given(st.data(), st.integers(0, 3), st.booleans())
 def test_oracle_merge_is_dict_update(data: st.DataObject, arity: int, drop: bool) -> None:
     newest_first = data.draw(st.lists(states(arity), min_size=1, max_size=4))
-    expected: dict[tuple[int, ...], tuple[int, bool]] = {}
+    expected: Content = {}
     for content in reversed(newest_first):
         expected |= content
     if drop:
-        expected = {row: state for row, state in expected.items() if state != (0, False)}
+        expected = {row: state for row, state in expected.items() if state != (0, False, False)}
     merged = merge([rows_of(content, arity) for content in newest_first], arity, drop_tombstones=drop)
     assert content_of(merged) == expected
 
@@ -75,7 +80,11 @@ def test_block_gives_back_its_rows(data: st.DataObject, arity: int, with_present
 def test_block_size_follows_the_range() -> None:
     def size(codes: list[list[int]]) -> int:
         n = len(codes)
-        return len(encode_block(Rows(np.array(codes), np.ones(n, np.int64), np.zeros(n, np.bool_))))
+        return len(
+            encode_block(
+                Rows(np.array(codes), np.ones(n, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.bool_))
+            )
+        )
 
     # By hand: 256 rows; the first column needs 1 byte a row, the second 0, 2 or 8.
     head = size([[0, 0]])
@@ -91,7 +100,7 @@ def test_damaged_block_is_said_to_be(damage: bytes) -> None:
 
 
 def test_truncated_block_is_said_to_be() -> None:
-    whole = encode_block(Rows(np.arange(10)[:, None], np.ones(10, np.int64), np.zeros(10, np.bool_)))
+    whole = encode_block(Rows(np.arange(10)[:, None], np.ones(10, np.int64), *[np.zeros(10, np.bool_)] * 2))
     for length in range(len(whole)):
         with pytest.raises(CorruptSnapshotError):
             decode_block(whole[:length])

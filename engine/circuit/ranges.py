@@ -1,0 +1,165 @@
+"""`range(from, to, step)` in rules: a functor of several values, as a relation.
+
+In: a rule. Out: the same with a new variable in the place of each range, and an atom of RANGE that binds it: in the
+body, or in the body of the aggregate that the range stands in. normal.py makes rules of these atoms:
+
+    asked(a, b, s)            the arguments, from the literals around the range
+    part(a, b, s, i, n)       n values from the i-th on; parts of more than one value are halved
+    range(a, b, s, v)         v = a + i * s, for the parts of one value
+
+so that a range of n values is there after log2(n) heights, on any placement.
+
+As in Souffle: `from` is the first value, `to` is not reached; without a step it is 1, or -1 towards a smaller `to`; a
+step of 0 gives `from`, unless that is `to`; where the step leads away from `to` there is no value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from engine.language.schema import Column, ColumnType, Schema
+from engine.language.syntax import (
+    Aggregate,
+    Atom,
+    BinaryOperation,
+    Comparison,
+    Constant,
+    FunctorCall,
+    HeadAggregate,
+    Literal,
+    Negation,
+    Rule,
+    Term,
+    UnaryOperation,
+    Variable,
+    Wildcard,
+    walk,
+)
+
+FUNCTOR = "range"
+_ARGUMENTS = {"@range2": ("from", "to"), "@range3": ("from", "to", "step")}
+SCHEMAS = {
+    name: Schema(name, tuple(Column(column, ColumnType.NUMBER) for column in (*arguments, "value")))
+    for name, arguments in _ARGUMENTS.items()
+}
+"""Of the atoms that stand for ranges, by relation."""
+_ZERO, _ONE, _TWO = (Constant(value, ColumnType.NUMBER) for value in (0, 1, 2))
+_Literal = TypeVar("_Literal", bound=Literal)
+
+
+def is_range(literal: Literal) -> bool:
+    """Whether the literal is an atom that stands for a range; its last term is the value."""
+    return isinstance(literal, Atom) and literal.relation in SCHEMAS
+
+
+def without_ranges(rule: Rule) -> Rule:
+    """See the module."""
+    if not any(_is_call(node) for literal in (rule.head, *rule.body) for node in walk(literal)):
+        return rule
+    hoisting = _Hoisting()
+    added: list[Literal] = []
+    head = hoisting.literal(rule.head, added)
+    body = [hoisting.literal(literal, added) for literal in rule.body]
+    return replace(rule, head=head, body=(*added, *body))
+
+
+def range_rules(asked: Atom, part: str, values: str) -> list[tuple[Atom, list[Literal]]]:
+    """The rules (head, body) that make `values` of what is `asked`. Their variables are numbers."""
+    first, last, step, at, count, half = map(Variable, ("a", "b", "s", "i", "n", "h"))
+    given = Atom(asked.relation, (first, last, step)[: asked.arity])
+    start = Atom(part, (first, last, step, at, count))
+    none, one = _equal(at, _ZERO), Atom(part, (first, last, step, at, _ONE))
+    gap, back = _of("-", last, first), _of("-", first, last)
+    if asked.arity == 2:
+        starts: list[list[Literal]] = [
+            [Comparison("<", first, last), _equal(step, _ONE), _equal(count, gap)],
+            [
+                Comparison(">", first, last),
+                _equal(step, Constant(-1, ColumnType.NUMBER)),
+                _equal(count, back),
+            ],
+        ]
+    else:
+        # The numbers of values: the rounded up quotients of the gap and the step.
+        up = _of("+", _of("/", _of("-", gap, _ONE), step), _ONE)
+        down = _of("-", _ONE, _of("/", _of("-", back, _ONE), step))
+        starts = [
+            [Comparison(">", step, _ZERO), Comparison("<", first, last), _equal(count, up)],
+            [Comparison("<", step, _ZERO), Comparison(">", first, last), _equal(count, down)],
+            [_equal(step, _ZERO), Comparison("!=", first, last), _equal(count, _ONE)],
+        ]
+    many, middle = Comparison(">", count, _ONE), _of("/", count, _TWO)
+    second, rest = Variable("j"), Variable("m")
+    value = Variable("v")
+    return [
+        *((start, [given, none, *conditions]) for conditions in starts),
+        (Atom(part, (first, last, step, at, half)), [start, many, _equal(half, middle)]),
+        (
+            Atom(part, (first, last, step, second, rest)),
+            [start, many, _equal(second, _of("+", at, middle)), _equal(rest, _of("-", count, middle))],
+        ),
+        (Atom(values, (*given.terms, value)), [one, _equal(value, _of("+", first, _of("*", at, step)))]),
+    ]
+
+
+def _of(operator: str, left: Term, right: Term) -> BinaryOperation:
+    return BinaryOperation(operator, left, right)
+
+
+def _equal(left: Term, right: Term) -> Comparison:
+    return Comparison("=", left, right)
+
+
+def _is_call(node: Literal | Term) -> bool:
+    return isinstance(node, FunctorCall) and node.functor == FUNCTOR
+
+
+class _Hoisting:
+    """Takes ranges out of terms; the atoms that stand for them go to `added`."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def literal(self, literal: _Literal, added: list[Literal]) -> _Literal:
+        match literal:
+            case Atom():
+                return replace(literal, terms=tuple(self.term(term, added) for term in literal.terms))
+            case Negation():
+                return replace(literal, atom=self.literal(literal.atom, added))
+            case Comparison():
+                left, right = self.term(literal.left, added), self.term(literal.right, added)
+                return replace(literal, left=left, right=right)
+        raise AssertionError(literal)
+
+    def term(self, term: Term, added: list[Literal]) -> Term:
+        def inner(part: Term) -> Term:
+            return self.term(part, added)
+
+        match term:
+            case FunctorCall():
+                arguments = tuple(map(inner, term.arguments))
+                if term.functor != FUNCTOR:
+                    return replace(term, arguments=arguments)
+                self._count += 1
+                value = Variable(f"@range{self._count}", term.span)
+                added.append(Atom(f"@range{len(arguments)}", (*arguments, value), term.span))
+                return value
+            case BinaryOperation():
+                return replace(term, left=inner(term.left), right=inner(term.right))
+            case UnaryOperation():
+                return replace(term, operand=inner(term.operand))
+            case HeadAggregate():
+                return replace(term, argument=inner(term.argument))
+            case Aggregate():
+                return self._aggregate(term)
+            case Variable() | Constant() | Wildcard():
+                return term
+
+    def _aggregate(self, aggregate: Aggregate) -> Aggregate:
+        added: list[Literal] = []
+        argument = aggregate.argument
+        if argument is not None:
+            argument = self.term(argument, added)
+        body = [self.literal(literal, added) for literal in aggregate.body]
+        return replace(aggregate, argument=argument, body=(*added, *body))

@@ -1,0 +1,172 @@
+"""Witnesses: variables of a min or max that also stand outside of it and get no value there.
+
+In: a rule. Out: a rule that means the same without witnesses. As in Souffle, a witness is bound to what the extreme
+value was found with, once for each where several tie:
+
+    tallest(s, n) :- n = max h : { student(s, h) }.   ->   tallest(s, n) :- n = v, v = max h : { student(s', h) },
+                                                                          student(s, h'), v = h'.
+
+A variable that the rest of the rule binds is no witness: it says which group is asked for. Nor is there a witness of
+a count, sum or mean; such a variable stays, and the safety check refuses it. `_ = max h : { ... }` is read with a
+variable for the `_`, for the sake of the witnesses. Linear in the rule, times the depth of nested aggregates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from engine.language.syntax import (
+    Aggregate,
+    Atom,
+    BinaryOperation,
+    Comparison,
+    Constant,
+    FunctorCall,
+    HeadAggregate,
+    Literal,
+    Negation,
+    Rule,
+    Term,
+    UnaryOperation,
+    Variable,
+    Wildcard,
+    children,
+    walk,
+)
+
+_HAVE_WITNESSES = ("max", "min")
+_MARK = "'"
+"""In the name of every variable that is made here; no text can write it."""
+_Literal = TypeVar("_Literal", bound=Literal)
+Bind = Callable[[Sequence[Literal], set[str]], set[str]]
+"""(body, given) -> the variables that the body binds, its aggregates seen as values that are there."""
+
+
+def without_witnesses(rule: Rule, bind: Bind) -> Rule:
+    """The rule with its witnesses bound by copies of the bodies that they stand in; the same if it has none."""
+    literals = (rule.head, *rule.body)
+    if not any(isinstance(node, Aggregate) for literal in literals for node in walk(literal)):
+        return rule
+    scope = {name for literal in literals for name in _outside(literal)}
+    expansion = _Expansion(bind)
+    body = [expansion.named(literal) for literal in rule.body]
+    bound = bind(body, set())
+    added: list[Literal] = []
+    head = expansion.literal(rule.head, scope, bound, added)
+    changed = [expansion.literal(literal, scope, bound, added) for literal in body]
+    return replace(rule, head=head, body=(*changed, *added))
+
+
+class _Expansion:
+    def __init__(self, bind: Bind) -> None:
+        self._bind = bind
+        self._count = 0
+
+    def named(self, literal: Literal) -> Literal:
+        """`_ = aggregate` with a variable."""
+        if isinstance(literal, Comparison) and literal.operator == "=":
+            if isinstance(literal.left, Wildcard) and isinstance(literal.right, Aggregate):
+                return replace(literal, left=self._fresh("_"))
+            if isinstance(literal.right, Wildcard) and isinstance(literal.left, Aggregate):
+                return replace(literal, right=self._fresh("_"))
+        return literal
+
+    def literal(self, literal: _Literal, scope: set[str], bound: set[str], added: list[Literal]) -> _Literal:
+        """The literal without witnesses; what binds them goes to `added`."""
+        return _mapped(literal, lambda term: self._term(term, scope, bound, added))
+
+    def _term(self, term: Term, scope: set[str], bound: set[str], added: list[Literal]) -> Term:
+        if not isinstance(term, Aggregate):
+            return _rebuilt(term, lambda part: self._term(part, scope, bound, added))
+        shared = {node.name for node in walk(term) if isinstance(node, Variable)} & scope
+        witnesses = shared - bound if term.function in _HAVE_WITNESSES else set()
+        if not witnesses:
+            return self._inside(term, scope, bound & shared)
+        value = self._fresh("value")
+        local = {name: self._fresh(name).name for name in sorted(witnesses)}
+        found = _renamed(term, local)
+        assert isinstance(found, Aggregate)
+        inside = self._inside(found, scope, bound & shared)
+        added.append(Comparison("=", value, inside, term.span))
+        # The same once more: what has the extreme value. Its other variables are others than in the aggregate.
+        names = {node.name for node in walk(inside) if isinstance(node, Variable)}
+        back = {new: old for old, new in local.items()}
+        copied = _renamed(
+            inside, back | {name: self._fresh(name).name for name in sorted(names - scope - back.keys())}
+        )
+        assert isinstance(copied, Aggregate)
+        assert copied.argument is not None, "min and max have an argument"
+        added += [*copied.body, Comparison("=", value, copied.argument, term.span)]
+        return value
+
+    def _inside(self, aggregate: Aggregate, scope: set[str], given: set[str]) -> Aggregate:
+        """The same for the aggregates in an aggregate's body."""
+        body = [self.named(literal) for literal in aggregate.body]
+        if not any(isinstance(node, Aggregate) for part in children(aggregate) for node in walk(part)):
+            return replace(aggregate, body=tuple(body))
+        inner = scope | {name for literal in body for name in _outside(literal)}
+        bound = self._bind(body, given)
+        added: list[Literal] = []
+        changed = [self.literal(literal, inner, bound, added) for literal in body]
+        argument = aggregate.argument
+        if argument is not None:
+            argument = self._term(argument, inner, bound, added)
+        return replace(aggregate, argument=argument, body=(*changed, *added))
+
+    def _fresh(self, name: str) -> Variable:
+        self._count += 1
+        return Variable(f"{name.split(_MARK)[0]}{_MARK}{self._count}")
+
+
+def _outside(node: Literal | Term) -> set[str]:
+    """The variables of a node that are not inside of an aggregate below it."""
+    if isinstance(node, Variable):
+        return {node.name}
+    if isinstance(node, Aggregate):
+        return set()
+    return set().union(*map(_outside, children(node)))
+
+
+def _mapped(literal: _Literal, change: Callable[[Term], Term]) -> _Literal:
+    match literal:
+        case Atom():
+            return replace(literal, terms=tuple(map(change, literal.terms)))
+        case Negation():
+            return replace(literal, atom=_mapped(literal.atom, change))
+        case Comparison():
+            return replace(literal, left=change(literal.left), right=change(literal.right))
+    raise AssertionError(literal)
+
+
+def _rebuilt(term: Term, change: Callable[[Term], Term]) -> Term:
+    """The term with its direct subterms changed; not those of an aggregate's body."""
+    match term:
+        case BinaryOperation():
+            return replace(term, left=change(term.left), right=change(term.right))
+        case UnaryOperation():
+            return replace(term, operand=change(term.operand))
+        case FunctorCall():
+            return replace(term, arguments=tuple(map(change, term.arguments)))
+        case HeadAggregate():
+            return replace(term, argument=change(term.argument))
+        case Variable() | Constant() | Wildcard() | Aggregate():
+            return term
+
+
+def _renamed(term: Term, names: Mapping[str, str]) -> Term:
+    """The term with other names for some variables, also in the bodies of aggregates."""
+
+    def change(part: Term) -> Term:
+        return _renamed(part, names)
+
+    if isinstance(term, Variable):
+        return replace(term, name=names.get(term.name, term.name))
+    if isinstance(term, Aggregate):
+        return replace(
+            term,
+            argument=None if term.argument is None else change(term.argument),
+            body=tuple(_mapped(literal, change) for literal in term.body),
+        )
+    return _rebuilt(term, change)
