@@ -7,7 +7,7 @@ one. Codes are int64 (engine/values.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -130,6 +130,10 @@ class Placement(Protocol):
 
     def memory(self) -> int:
         """Bytes held."""
+
+    def codes(self, columns: Mapping[str, Sequence[int] | None]) -> Codes | None:
+        """The distinct codes in these columns of relations (None: in all columns), int64[n]; None where it would cost
+        too much to look. Not between `execute` and its end."""
 
     def state(self) -> dict[str, Any]:
         """The whole internal state in codes, in a canonical form: facts, supports, entries, indexes."""

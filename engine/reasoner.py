@@ -65,7 +65,7 @@ DOMAINS = ("all", "asserted", "derived")
 class Exported:
     """All that `Reasoner.restore` needs; derived relations are computed again."""
 
-    symbols: tuple[str, ...]
+    symbols: tuple[str | None, ...]
     facts: dict[str, tuple[Codes, Codes]]
     schemas: dict[str, Schema]
     rules: tuple[RuleInfo, ...]
@@ -255,7 +255,7 @@ class Reasoner(Writer):
             if len(codes):
                 facts[relation] = codes, weights
         return Exported(
-            self._symbols.since(0),
+            self._symbols.all(),
             facts,
             dict(self._program.schemas),
             self._program.rule_infos,
@@ -266,7 +266,7 @@ class Reasoner(Writer):
     @classmethod
     def restore(
         cls,
-        symbols: Sequence[str],
+        symbols: Sequence[str | None],
         facts: Mapping[str, tuple[Codes, Codes]],
         schemas: Mapping[str, Schema],
         rules: Sequence[RuleInfo],

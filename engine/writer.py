@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
+from weakref import WeakSet
 
 import numpy as np
+import numpy.typing as npt
 
-from engine.circuit.circuit import Circuit
+from engine.circuit.circuit import Circuit, texts_of
 from engine.circuit.naming import PRIME, name_of, named
 from engine.constraints import check_constraints, constraints_of
 from engine.elastic import Policy, reason
@@ -28,7 +30,7 @@ from engine.errors import (
     ZedlogError,
 )
 from engine.interaction import Interactions, sharing
-from engine.language.schema import Schema
+from engine.language.schema import ColumnType, Schema
 from engine.placement import Budget, Executed, FactDelta, Placement
 from engine.placements import Placements, cannot_take
 from engine.program import Program
@@ -38,6 +40,9 @@ from engine.transaction import PlacementName, Transaction, Tuple
 from engine.values import Encoder, decode
 
 T = TypeVar("T")
+
+_FEW_SYMBOLS = 4096
+"""So many may be there without use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,11 @@ class Writer:
         # No fact ever had a larger weight: see Staging.
         self._heaviest = 0
         self._evaluation: tuple[Policy, PlacementName | None] = policy, None
+        # Symbols: how many codes there were, and strings, when they were looked at last; what was forgotten since the
+        # last epoch; and the results whose changes are not decoded yet.
+        self._seen_codes = self._seen_symbols = 0
+        self._forgotten: list[npt.NDArray[np.int64]] = []
+        self._results: WeakSet[EpochResult] = WeakSet()
 
     @property
     def _placement(self) -> Placement:
@@ -136,11 +146,36 @@ class Writer:
         """
         epoch, places = self._epoch, self._placements
         self._evaluation = self._policy.asking(request.strategy), request.placement
+        self._forget_symbols()
         places.begin(request.placement, request.dry_run, self._budget, Encoder(self._symbols))
         try:
             return work()
         finally:
             places.end(committed=self._epoch != epoch)
+
+    def _forget_symbols(self) -> None:
+        """Forget the symbols that nothing uses, when as many came since the last time as there were then: so each
+        symbol pays for a bounded number of looks."""
+        symbols = self._symbols
+        if len(symbols) - self._seen_codes <= max(_FEW_SYMBOLS, self._seen_symbols):
+            return
+        program = self._program
+        columns: dict[str, Sequence[int] | None] = dict.fromkeys(program.circuit.arities)
+        for name, schema in program.schemas.items():
+            columns[program.key(name)] = [
+                place
+                for place, column in enumerate(schema.columns)
+                if column.type in (None, ColumnType.SYMBOL)
+            ]
+        used = self._placement.codes({key: places for key, places in columns.items() if places != []})
+        self._seen_codes = len(symbols)
+        if used is not None:
+            for result in list(self._results):
+                # It tells of tuples that may have gone since.
+                _ = result.changes
+            self._results.clear()
+            self._forgotten.append(symbols.keep(used, texts_of(program.circuit)))
+        self._seen_symbols = symbols.held
 
     def _one(self, request: Request) -> EpochResult:
         start = time.perf_counter()
@@ -151,6 +186,7 @@ class Writer:
             program, executed = self._execute(staging)
             record = self._record(program, executed, mark, start)
             result = EpochResult(record.epoch, request.dry_run, record, self)
+            self._results.add(result)
             if request.dry_run:
                 # Decode while the symbols are there.
                 _ = result.changes
@@ -184,6 +220,7 @@ class Writer:
         record = self._record(program, executed, mark, start)
         self._keep(program, record)
         result = EpochResult(record.epoch, False, record, self)
+        self._results.add(result)
         return [outcome or result for outcome in outcomes], record
 
     def _refusals(self, requests: list[Request], mark: int) -> dict[int, ZedlogError]:
@@ -320,6 +357,7 @@ class Writer:
             abandoned=executed.abandoned,
             estimate=executed.estimate,
             bootstrap=executed.bootstrap,
+            forgotten=np.sort(np.concatenate([np.empty(0, np.int64), *self._forgotten])),
         )
 
     def _named(
@@ -342,6 +380,7 @@ class Writer:
 
     def _keep(self, program: Program, record: EpochRecord) -> None:
         self._placement.commit()
+        self._forgotten.clear()
         self._program = program
         self._epoch = record.epoch
         weights = (change.asserted for change in record.relations.values() if len(change.asserted))

@@ -18,7 +18,7 @@ from engine.circuit.plan import CompiledRule
 from engine.errors import DeclarationError, StratificationError, UnsupportedFeatureError
 from engine.language.canonical import format_fixpoint
 from engine.language.schema import ColumnType, Schema
-from engine.language.syntax import FIXPOINT, Fixpoint, HeadAggregate, Rule
+from engine.language.syntax import FIXPOINT, Constant, Fixpoint, HeadAggregate, Rule, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +147,17 @@ EMPTY = Circuit((), {}, {}, {}, {}, {}, {})
 def is_internal(relation: str) -> bool:
     """Whether the relation is one that only the circuit knows."""
     return INTERNAL in relation
+
+
+def texts_of(circuit: Circuit) -> set[str]:
+    """The symbols that its rules name."""
+    nodes = (
+        node
+        for rule in circuit.rules.values()
+        for part in (rule.rule.head, *rule.rule.body)
+        for node in walk(part)
+    )
+    return {node.value for node in nodes if isinstance(node, Constant) and isinstance(node.value, str)}
 
 
 def merged_fold(contributions: Sequence[tuple[Rule, Fold]]) -> Fold:

@@ -9,7 +9,7 @@ and the rows that nothing holds any more. A stratum whose members changed, or wh
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -418,6 +418,15 @@ class ResidentPlacement:
                 self._all_bytes += self._bytes[name]
         self._resized.clear()
         return self._all_bytes
+
+    def codes(self, columns: Mapping[str, Sequence[int] | None]) -> Codes | None:
+        found = [np.empty(0, np.int64)]
+        for name, wanted in columns.items():
+            relation = self._relations.get(name)
+            if relation is not None and relation.live:
+                rows = relation.arrays.rows[relation.all_rows()]
+                found += (np.unique(rows[:, column]) for column in wanted or range(relation.arity))
+        return np.unique(np.concatenate(found))
 
     def state(self) -> dict[str, Any]:
         return {name: state_of(self._relations[name]) for name in sorted(self._relations)}

@@ -9,7 +9,7 @@ each; small updates belong into the resident placement.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -436,6 +436,10 @@ class SparkPlacement:
     def holds(self, relation: str) -> bool:
         version = self._version(relation)
         return version is not None and version.counts != Counts()
+
+    def codes(self, columns: Mapping[str, Sequence[int] | None]) -> Codes | None:
+        # A query for each relation.
+        return None
 
     def memory(self) -> int:
         return sum(version.memory() for version in self._versions.values())

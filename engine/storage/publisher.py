@@ -40,7 +40,7 @@ from engine.storage.objects import ObjectStore
 from engine.storage.outcome import Outcome
 from engine.storage.references import References
 from engine.storage.scripts import PUBLISH, STAGE
-from engine.storage.symbol_chunks import append_symbols
+from engine.storage.symbol_chunks import append_symbols, forget_symbols
 
 # Objects of more bytes than this together are sent ahead, in portions, so that no single command grows with
 # the epoch and other clients get their turn in between.
@@ -255,7 +255,9 @@ class Publisher:
             time=now,
             program_id=self._program_id(record),
             relations=relations,
-            symbols=append_symbols(symbols, record.symbols, self.store),
+            symbols=append_symbols(
+                forget_symbols(symbols, record.forgotten, self.store), record.symbols, self.store
+            ),
             changes=changes,
             changed_schemas={
                 name: record.changed_schemas[name]
