@@ -29,7 +29,7 @@ SHOWN = 10
 
 def constraints_of(program: Program) -> frozenset[str]:
     """The relations that must stay empty."""
-    return frozenset(name for name, declared in program.declarations.items() if declared.is_constraint)
+    return program.declared.constraints
 
 
 def check_constraints(

@@ -76,7 +76,8 @@ class EpochRecord:
     `changed_schemas` those of the keys of `relations` (also of one that is there no more), `rules` all rules of
     weight > 0. `declarations` is the text of
     all `.decl` directives in force. `symbols` are the strings interned by this epoch: the first has the code
-    `first_symbol`, the next one more, and so on.
+    `first_symbol`, the next one more, and so on. `forgotten`, ascending, are the codes of symbols that nothing used
+    before this epoch, which does not use them either: they stand for nothing any more.
     """
 
     epoch: int
@@ -95,6 +96,7 @@ class EpochRecord:
     abandoned: int = 0
     estimate: int = 0
     bootstrap: int = 0
+    forgotten: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
@@ -117,7 +119,7 @@ class EpochRecord:
         }
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class EpochResult:
     """What the caller of `Reasoner.apply` gets.
 

@@ -130,11 +130,15 @@ class Placement(Protocol):
     def tuples(self, relation: str, bound: Mapping[int, int], domain: str) -> tuple[Codes, Codes]:
         """The tuples of a domain that have the codes `bound` (by column), and their asserted weights."""
 
-    def relations(self) -> Sequence[str]:
-        """The relations that the placement holds."""
+    def holds(self, relation: str) -> bool:
+        """Whether the placement holds anything of a relation."""
 
     def memory(self) -> int:
         """Bytes held."""
+
+    def codes(self, columns: Mapping[str, Sequence[int] | None]) -> Codes | None:
+        """The distinct codes in these columns of relations (None: in all columns), int64[n]; None where it would cost
+        too much to look. Not between `execute` and its end."""
 
     def state(self) -> dict[str, Any]:
         """The whole internal state in codes, in a canonical form: facts, supports, entries, indexes."""

@@ -37,12 +37,18 @@ BYTES_FOR_SPARKS = 4
 
 class Placements:
     """See the module. threads: of the resident placement. spark: how a session is had; one that is given stays open,
-    one that is made here is started with the first epoch that needs it, and closed by `close`."""
+    one that is made here is started with the first epoch that needs it, and closed by `close`. spreads: whether `auto`
+    may go to Spark by itself."""
 
     def __init__(
-        self, wanted: str, threads: int | None = None, spark: SparkSource | SparkOptions | None = None
+        self,
+        wanted: str,
+        threads: int | None = None,
+        spark: SparkSource | SparkOptions | None = None,
+        spreads: bool = True,
     ) -> None:
         self._threads = threads
+        self._spreads = spreads
         self._given = spark
         self._source: SparkSource | None = None
         self.wanted = _known(wanted)
@@ -101,9 +107,10 @@ class Placements:
         """Where the state belongs when nobody asks for anything."""
         if self.wanted != "auto":
             return self.wanted
-        limit, size = budget.memory, self.now.memory()
+        limit = budget.memory
         if self.now.name == "resident" or not self._outgrown or limit is None:
             return "resident"
+        size = self.now.memory()
         tried = self._refused_at is not None and size > BACK * self._refused_at
         fits = size * BYTES_FOR_SPARKS <= BACK * limit
         return "resident" if fits and not tried else "spark"
@@ -118,7 +125,7 @@ class Placements:
         Raises:
             BudgetExceededError: otherwise, or Spark cannot take it; then it says both.
         """
-        own = self.wanted == "auto" and asked in (None, "auto")
+        own = self._spreads and self.wanted == "auto" and asked in (None, "auto")
         if not own or self.now.name != "resident" or error.detail.get("budget") != "memory":
             raise error
         try:

@@ -53,6 +53,7 @@ from engine.errors import (
 )
 from engine.heartbeat import Heartbeat
 from engine.interruption import Interruption
+from engine.memory import default_memory_budget
 from engine.placement import EPOCH_SECONDS, MAX_HEIGHT, Budget
 from engine.recovery import RecoveredState, read_state
 from engine.signals import heard_at_once
@@ -576,11 +577,6 @@ def _load() -> None:
     from engine.reasoner import Reasoner
 
     Reasoner().apply(facts={"ready": [(("",), 1)]}, rules=[("go(x) :- ready(x).", 1)])
-
-
-def default_memory_budget() -> int:
-    """Half of the machine's memory, in bytes: the rest is for what an epoch needs beside the tuples it keeps."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.circuit.circuit import compile_circuit
+from engine.circuit.compile import compile_circuit
 from engine.errors import (
     ArityError,
     BudgetExceededError,

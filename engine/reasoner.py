@@ -29,6 +29,7 @@ from engine.errors import (
     shown,
 )
 from engine.language.schema import Schema
+from engine.memory import default_memory_budget
 from engine.placement import Budget, Codes
 from engine.placements import Placements
 from engine.program import Program
@@ -64,7 +65,7 @@ DOMAINS = ("all", "asserted", "derived")
 class Exported:
     """All that `Reasoner.restore` needs; derived relations are computed again."""
 
-    symbols: tuple[str, ...]
+    symbols: tuple[str | None, ...]
     facts: dict[str, tuple[Codes, Codes]]
     schemas: dict[str, Schema]
     rules: tuple[RuleInfo, ...]
@@ -75,8 +76,9 @@ class Exported:
 class Reasoner(Writer):
     """See the module.
 
-    placement: `auto`, `resident` or `spark`. budget: what one epoch may take (`Budget`), by default no limit but that
-    of heights. max_height: the greatest height of a tuple of a recursive stratum, in the place of the budget's.
+    placement: `auto`, `resident` or `spark`. budget: what one epoch may take (`Budget`); by default, beside a limit of
+    heights, half of the memory that the process may have (engine/memory.py), beyond which it is refused, and not moved
+    to Spark. max_height: the greatest height of a tuple of a recursive stratum, in the place of the budget's.
     threads: for large joins, by default all cores. spark: how a Spark placement gets its session, by default a local
     one that starts with the first epoch; `close` stops what was started. switch: the fraction of a bootstrap after
     which an update may be abandoned for one, or a whole `Policy` (engine/elastic.py); 0 bootstraps every stratum that
@@ -93,12 +95,14 @@ class Reasoner(Writer):
         max_height: int | None = None,
     ) -> None:
         policy = switch if isinstance(switch, Policy) else Policy(switch=switch)
-        budget = budget or Budget()
+        # Without a budget nobody has asked for a second placement.
+        places = Placements(placement, threads, spark, spreads=budget is not None)
+        budget = budget or Budget(memory=default_memory_budget())
         if max_height is not None:
             if max_height < 1:
                 raise InvalidRequestError(f"max_height is a whole number from 1 on, not {max_height!r}")
             budget = replace(budget, height=max_height)
-        super().__init__(Placements(placement, threads, spark), budget, policy)
+        super().__init__(places, budget, policy)
 
     @property
     def placement(self) -> str:
@@ -206,9 +210,16 @@ class Reasoner(Writer):
         variables, or of the terms of its head (`q(x, n) :- ...`).
 
         Raises:
-            ZedlogError: the text is no query, does not fit the relations, or outgrows `budget` (by default no limit).
+            ZedlogError: the text is no query, does not fit the relations, or outgrows `budget` (by default the
+                memory of an epoch).
         """
-        return answer(text, self._program.schemas, self._read, self._symbols, budget or Budget())
+        return answer(
+            text,
+            self._program.schemas,
+            self._read,
+            self._symbols,
+            budget or Budget(memory=self._budget.memory),
+        )
 
     def _read(self, relation: str, bound: Mapping[int, int]) -> Codes:
         """The tuples of a relation that have the codes `bound`, by column."""
@@ -244,7 +255,7 @@ class Reasoner(Writer):
             if len(codes):
                 facts[relation] = codes, weights
         return Exported(
-            self._symbols.since(0),
+            self._symbols.all(),
             facts,
             dict(self._program.schemas),
             self._program.rule_infos,
@@ -255,7 +266,7 @@ class Reasoner(Writer):
     @classmethod
     def restore(
         cls,
-        symbols: Sequence[str],
+        symbols: Sequence[str | None],
         facts: Mapping[str, tuple[Codes, Codes]],
         schemas: Mapping[str, Schema],
         rules: Sequence[RuleInfo],
@@ -275,13 +286,14 @@ class Reasoner(Writer):
         reasoner = cls(placement, budget, threads, spark, switch)
         reasoner._symbols = SymbolTable(symbols)
         held = {name: schemas[name] for name in facts}
-        known = Program(schemas=dict(schemas))
-        program = known.changed(
-            [RuleChange(r.canonical, r.weight) for r in rules], declarations, "zset", held
+        program = (
+            Program(schemas=held, stored=held)
+            .changed([RuleChange(r.canonical, r.weight) for r in rules], declarations, "zset")
+            .with_infos(rules)
+            .inferred_anew(schemas)
+            .compiled(lambda _: False)
         )
-        texts = {info.id: info for info in rules}
-        named = {id_: (texts.get(id_, info), rule) for id_, (info, rule) in program.rules.items()}
-        reasoner._recover(replace(program, rules=named).with_facts(held).compiled(()), facts)
+        reasoner._recover(program, facts)
         reasoner._epoch = epoch
         return reasoner
 

@@ -29,7 +29,7 @@ class RecoveredState:
 
     epoch: int
     last_transaction_id: str
-    symbols: Sequence[str]
+    symbols: Sequence[str | None]
     facts: Mapping[str, Facts]
     schemas: Mapping[str, Schema]
     rules: Sequence[RuleInfo]
@@ -45,9 +45,12 @@ def read_state(publisher: Publisher) -> RecoveredState:
     """
     manifest, store = publisher.manifest, publisher.store
     program = Program.decode(store.get([manifest.program_id])[0])
-    symbols: list[str] = []
-    for data in store.get([chunk.id for chunk in manifest.symbols]):
-        symbols += decode_symbols(data)
+    symbols: list[str | None] = [None] * manifest.symbol_count
+    for chunk, data in zip(
+        manifest.symbols, store.get([chunk.id for chunk in manifest.symbols]), strict=True
+    ):
+        texts = decode_symbols(data)
+        symbols[chunk.first : chunk.first + len(texts)] = texts
     facts: dict[str, Facts] = {}
     for name, entry in manifest.relations.items():
         if entry.counts.asserted:

@@ -123,11 +123,6 @@ class Staging:
         self._placement = placement
         self._symbols = symbols
         self._tallies: dict[Typed, Relation] = {}
-        self._held = {
-            name: schema
-            for name, schema in program.schemas.items()
-            if placement.count(program.key(name), "asserted")
-        }
 
     def add(self, request: Request) -> None:
         """Stage one transaction.
@@ -144,54 +139,52 @@ class Staging:
 
     def _add(self, request: Request) -> None:
         parts = [part for change in request.facts for part in _by_types(change, self._hint(change.relation))]
-        program, held, sums, others = self._fitting(request, parts)
+        program, sums, others = self._fitting(request, parts)
         if any(map(self._is_held, others)):
             # Integers, which a declaration of this transaction makes floats.
             parts = [*(part for part in parts if self._is_held(part)), *others]
-            program, held, sums, others = self._fitting(request, parts)
-        known, open_types = program.schemas, False
+            program, sums, others = self._fitting(request, parts)
+        gained: dict[str, Schema] = {}
         for typed, deltas in self._sums(request.mode, others).items():
             relation, types = typed
-            if relation in held:
-                raise _two_types(held[relation], types)
-            held[relation] = _schema(relation, types, known.get(relation))
-            open_types |= relation not in known or types_of(known[relation]) != types
+            held = gained.get(relation) or program.stored.get(relation)
+            if held is not None:
+                raise _two_types(held, types)
+            gained[relation] = _schema(relation, types, program.schemas.get(relation))
             sums[typed] = deltas
-        if open_types:
-            program = program.with_facts(held)
+        program = program.with_facts(gained)
         for typed, deltas in sums.items():
             self._stage(typed, deltas)
-        self.program, self._held = program, held
+        self.program = program
 
     def _fitting(
         self, request: Request, parts: Sequence[_Part]
-    ) -> tuple[Program, dict[str, Schema], dict[Typed, list[Delta]], list[_Part]]:
-        """The program with the request's rules and declarations; the facts that are held then, but for the `others`;
-        the changes of facts of the types that are held now; and the other parts, with the types that they have there.
-        """
+    ) -> tuple[Program, dict[Typed, list[Delta]], list[_Part]]:
+        """The program with the request's rules and declarations, over the facts that are held then, but for the
+        `others`; the changes of facts of the types that are held now; and the other parts, with the types that they
+        have there."""
         sums = self._sums(request.mode, [part for part in parts if self._is_held(part)])
-        held = dict(self._held)
-        for typed, deltas in sums.items():
-            # What loses all of its facts may get others of any type with the same transaction.
-            if any((weights < 0).any() for _, weights in deltas) and not self._asserted_after(typed, deltas):
-                del held[typed[0]]
+        # What loses all of its facts may get others of any type with the same transaction.
+        emptied = {
+            typed[0]
+            for typed, deltas in sums.items()
+            if any((weights < 0).any() for _, weights in deltas) and not self._asserted_after(typed, deltas)
+        }
         program = self.program.changed(
-            request.rules, request.declarations, request.mode, held, request.undeclare
+            request.rules, request.declarations, request.mode, emptied, request.undeclare
         )
-        if program is self.program and held.keys() != self._held.keys():
-            program = program.with_facts(held)
         others = [
             _fitted(part, program.schemas.get(part.relation)) for part in parts if not self._is_held(part)
         ]
-        return program, held, sums, others
+        return program, sums, others
 
     def _hint(self, relation: str) -> Schema | None:
         """The types that tuples of a relation most likely have."""
-        return self._held.get(relation) or self.program.schemas.get(relation)
+        return self.program.stored.get(relation) or self.program.schemas.get(relation)
 
     def _is_held(self, part: _Part) -> bool:
         """Whether the relation holds facts of the part's types."""
-        held = self._held.get(part.relation)
+        held = self.program.stored.get(part.relation)
         return held is not None and types_of(held) == part.types
 
     def _asserted_after(self, typed: Typed, deltas: Sequence[Delta]) -> int:

@@ -1,11 +1,13 @@
-"""Interned strings: a symbol's code is its place in an append-only list.
+"""Interned strings: a symbol's code is a number, handed out in order of first use.
 
-Codes are handed out in order of first use and never reused while the process lives, except that `truncate` takes back
-the ones that a dropped epoch handed out.
+A code is never given to another string, so that what an older snapshot says stays true. `truncate` takes back the codes
+that a dropped epoch handed out, and only these are given again. `keep` forgets the strings whose codes nothing uses any
+more; a string that comes back later is a new symbol.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -13,21 +15,38 @@ import numpy.typing as npt
 
 
 class SymbolTable:
-    """Strings <-> codes 0, 1, 2 ..."""
+    """Strings <-> codes 0, 1, 2 ... A table that is made of texts has a gap where one is None.
 
-    def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._texts: list[str] = list(texts)
-        self._codes: dict[str, int] = {text: code for code, text in enumerate(self._texts)}
+    nbytes: about the bytes that the table holds.
+    """
+
+    def __init__(self, texts: Iterable[str | None] = ()) -> None:
+        self._texts: dict[int, str] = {}
+        self._next = 0
+        for text in texts:
+            if text is not None:
+                self._texts[self._next] = text
+            self._next += 1
+        self._codes: dict[str, int] = {text: code for code, text in self._texts.items()}
+        self.nbytes = sum(map(_size, self._codes))
 
     def __len__(self) -> int:
-        return len(self._texts)
+        """How many codes were handed out: the next one."""
+        return self._next
+
+    @property
+    def held(self) -> int:
+        """How many strings the table holds."""
+        return len(self._codes)
 
     def intern(self, text: str) -> int:
         """The code of `text`, a new one if it is new."""
         code = self._codes.get(text)
         if code is None:
-            code = self._codes[text] = len(self._texts)
-            self._texts.append(text)
+            code = self._codes[text] = self._next
+            self._texts[code] = text
+            self._next += 1
+            self.nbytes += _size(text)
         return code
 
     def intern_all(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -51,11 +70,35 @@ class SymbolTable:
         return [texts[code] for code in codes.tolist()]
 
     def since(self, first: int) -> tuple[str, ...]:
-        """The strings with codes `first` and up."""
-        return tuple(self._texts[first:])
+        """The strings with codes `first` and up, of which none was forgotten."""
+        return tuple(self._texts[code] for code in range(first, self._next))
+
+    def all(self) -> tuple[str | None, ...]:
+        """What a table like this one is made from."""
+        return tuple(self._texts.get(code) for code in range(self._next))
 
     def truncate(self, length: int) -> None:
-        """Forget all codes from `length` on."""
-        for text in self._texts[length:]:
+        """Take back all codes from `length` on."""
+        for code in range(length, self._next):
+            text = self._texts.pop(code, None)
+            if text is not None:
+                del self._codes[text]
+                self.nbytes -= _size(text)
+        self._next = min(self._next, length)
+
+    def keep(self, used: npt.NDArray[np.int64], texts: Iterable[str]) -> npt.NDArray[np.int64]:
+        """Forget all symbols but those with the codes `used`, and those of `texts`; the codes that go, ascending."""
+        held = np.fromiter(self._texts, np.int64, len(self._texts))
+        unused = held[~np.isin(held, used)]
+        wanted = {self._codes.get(text) for text in texts}
+        gone = np.array(sorted(code for code in unused.tolist() if code not in wanted), np.int64)
+        for code in gone.tolist():
+            text = self._texts.pop(code)
             del self._codes[text]
-        del self._texts[length:]
+            self.nbytes -= _size(text)
+        return gone
+
+
+def _size(text: str) -> int:
+    """A string, its code, and their places in both dictionaries."""
+    return sys.getsizeof(text) + 220

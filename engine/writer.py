@@ -12,9 +12,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
+from weakref import WeakSet
 
 import numpy as np
+import numpy.typing as npt
 
+from engine.circuit.circuit import Circuit, texts_of
 from engine.circuit.naming import PRIME, name_of, named
 from engine.constraints import check_constraints, constraints_of
 from engine.elastic import Policy, reason
@@ -28,7 +31,7 @@ from engine.errors import (
     ZedlogError,
 )
 from engine.interaction import Interactions, sharing
-from engine.language.schema import Schema
+from engine.language.schema import ColumnType, Schema
 from engine.placement import Budget, Executed, FactDelta, Placement
 from engine.placements import Placements, cannot_take
 from engine.program import Program
@@ -38,6 +41,9 @@ from engine.transaction import PlacementName, Transaction, Tuple
 from engine.values import Encoder, decode
 
 T = TypeVar("T")
+
+_FEW_SYMBOLS = 4096
+"""So many may be there without use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,11 @@ class Writer:
         # No fact ever had a larger weight: see Staging.
         self._heaviest = 0
         self._evaluation: tuple[Policy, PlacementName | None] = policy, None
+        # Symbols: how many codes there were, and strings, when they were looked at last; what was forgotten since the
+        # last epoch; and the results whose changes are not decoded yet.
+        self._seen_codes = self._seen_symbols = 0
+        self._forgotten: list[npt.NDArray[np.int64]] = []
+        self._results: WeakSet[EpochResult] = WeakSet()
 
     @property
     def _placement(self) -> Placement:
@@ -136,11 +147,36 @@ class Writer:
         """
         epoch, places = self._epoch, self._placements
         self._evaluation = self._policy.asking(request.strategy), request.placement
+        self._forget_symbols()
         places.begin(request.placement, request.dry_run, self._budget, Encoder(self._symbols))
         try:
             return work()
         finally:
             places.end(committed=self._epoch != epoch)
+
+    def _forget_symbols(self) -> None:
+        """Forget the symbols that nothing uses, when as many came since the last time as there were then: so each
+        symbol pays for a bounded number of looks."""
+        symbols = self._symbols
+        if len(symbols) - self._seen_codes <= max(_FEW_SYMBOLS, self._seen_symbols):
+            return
+        program = self._program
+        columns: dict[str, Sequence[int] | None] = dict.fromkeys(program.circuit.arities)
+        for name, schema in program.schemas.items():
+            columns[program.key(name)] = [
+                place
+                for place, column in enumerate(schema.columns)
+                if column.type in (None, ColumnType.SYMBOL)
+            ]
+        used = self._placement.codes({key: places for key, places in columns.items() if places != []})
+        self._seen_codes = len(symbols)
+        if used is not None:
+            for result in list(self._results):
+                # It tells of tuples that may have gone since.
+                _ = result.changes
+            self._results.clear()
+            self._forgotten.append(symbols.keep(used, texts_of(program.circuit)))
+        self._seen_symbols = symbols.held
 
     def _one(self, request: Request) -> EpochResult:
         start = time.perf_counter()
@@ -151,6 +187,7 @@ class Writer:
             program, executed = self._execute(staging)
             record = self._record(program, executed, mark, start)
             result = EpochResult(record.epoch, request.dry_run, record, self)
+            self._results.add(result)
             if request.dry_run:
                 # Decode while the symbols are there.
                 _ = result.changes
@@ -184,6 +221,7 @@ class Writer:
         record = self._record(program, executed, mark, start)
         self._keep(program, record)
         result = EpochResult(record.epoch, False, record, self)
+        self._results.add(result)
         return [outcome or result for outcome in outcomes], record
 
     def _refusals(self, requests: list[Request], mark: int) -> dict[int, ZedlogError]:
@@ -239,20 +277,9 @@ class Writer:
             return outcomes, None, error
 
     def _execute(self, staging: Staging) -> tuple[Program, Executed]:
-        program = staging.program.compiled(self._placement.relations())
+        program = staging.program.compiled(self._placement.holds)
         facts = staging.fact_deltas(program)
-        for stratum in program.circuit.strata:
-            for fold in stratum.folds:
-                if fold.takes_facts:
-                    continue
-                if fold.relation in facts or self._placement.count(fold.relation, "asserted"):
-                    name = name_of(fold.relation)
-                    why = "several aggregates" if fold.part_of else fold.function
-                    raise UnsupportedFeatureError(
-                        f"{name} is aggregated by its rules ({why}), so it cannot hold facts too; "
-                        "assert them in a relation of their own and add a rule for it",
-                        relation=name,
-                    )
+        self._check_folds(program.circuit, facts)
         try:
             executed = self._evaluate(program, facts)
         except ZedlogError as error:
@@ -263,6 +290,22 @@ class Writer:
             self._placement.rollback()
             raise
         return program, executed
+
+    def _check_folds(self, circuit: Circuit, facts: Mapping[str, FactDelta]) -> None:
+        """No relation holds facts that its rules aggregate."""
+        changed = circuit is not self._program.circuit
+        for relation in (circuit.targets.keys() | facts.keys()) if changed else facts:
+            for fold in circuit.folds_of(relation):
+                if fold.takes_facts:
+                    continue
+                if relation in facts or self._placement.count(relation, "asserted"):
+                    name = name_of(relation)
+                    why = "several aggregates" if fold.part_of else fold.function
+                    raise UnsupportedFeatureError(
+                        f"{name} is aggregated by its rules ({why}), so it cannot hold facts too; "
+                        "assert them in a relation of their own and add a rule for it",
+                        relation=name,
+                    )
 
     def _evaluate(self, program: Program, facts: Mapping[str, FactDelta]) -> Executed:
         """Execute; what outgrows this process is dropped, and executed on Spark where that is ours to choose."""
@@ -300,12 +343,7 @@ class Writer:
         self._heaviest = max((int(weights.max()) for _, weights in facts.values() if len(weights)), default=0)
 
     def _record(self, program: Program, executed: Executed, mark: int, start: float) -> EpochRecord:
-        """The record of the executed epoch. Relations that nothing mentions and that hold nothing leave the schemas."""
-        gone = [
-            name
-            for name in program.schemas
-            if not program.mentions(name) and not self._placement.count(program.key(name), "all")
-        ]
+        """The record of the executed epoch."""
         changes, changed = self._named(program, executed)
         policy, _ = self._evaluation
         why = reason(policy, executed.switched, executed.rebuilt).replace(PRIME, "")
@@ -313,7 +351,7 @@ class Writer:
             epoch=self._epoch + 1,
             relations=changes,
             rules=program.rule_infos,
-            schemas=program.without(gone).schemas,
+            schemas=program.schemas,
             changed_schemas=changed,
             declarations=program.declaration_text,
             first_symbol=mark,
@@ -326,6 +364,7 @@ class Writer:
             abandoned=executed.abandoned,
             estimate=executed.estimate,
             bootstrap=executed.bootstrap,
+            forgotten=np.sort(np.concatenate([np.empty(0, np.int64), *self._forgotten])),
         )
 
     def _named(
@@ -348,7 +387,8 @@ class Writer:
 
     def _keep(self, program: Program, record: EpochRecord) -> None:
         self._placement.commit()
-        self._program = program.without(set(program.schemas) - set(record.schemas))
+        self._forgotten.clear()
+        self._program = program
         self._epoch = record.epoch
         weights = (change.asserted for change in record.relations.values() if len(change.asserted))
         self._heaviest = max(self._heaviest, *(int(asserted.max()) for asserted in weights), 0)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.circuit.circuit import Circuit, compile_circuit
+from engine.circuit.circuit import Circuit
+from engine.circuit.compile import compile_circuit
 from engine.circuit.describe import to_json, to_mermaid
 from engine.language.parser import parse_declarations, parse_rules
 from engine.language.syntax import fixpoints_of

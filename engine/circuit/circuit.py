@@ -1,24 +1,24 @@
 """The circuit: all that a placement needs to know to maintain a program, as plain data.
 
-In: the checked rules of weight > 0 and the schemas of all relations. Out: strata in topological order with their
-core rules' delta plans and folds, and the demanded indexes, each once. Always: a rule stands in the stratum of its
-head; whatever a stratum reads is in it or below it, and what it negates or folds is below it, except that a fold
-may be recursive with min and max, and with count, sum and mean where its target is declared `fixpoint`.
+Strata in topological order with their core rules' delta plans and folds, and the demanded indexes, each once. Always: a
+rule stands in the stratum of its head; whatever a stratum reads is in it or below it, and what it negates or folds is
+below it, except that a fold may be recursive with min and max, and with count, sum and mean where its target is
+declared `fixpoint`. Circuits are values that share what they have in common: a stratum that a change of the program
+does not concern is the same object before and after (compile.py makes them), so that a placement finds the others.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from engine.circuit.normal import INTERNAL, TOGETHER, CoreRule, Demand, Fold, Normal, normalise
-from engine.circuit.plan import CompiledRule, compile_rule
-from engine.circuit.strata import components
+from engine.circuit.normal import INTERNAL, TOGETHER, CoreRule, Demand, Fold
+from engine.circuit.plan import CompiledRule
 from engine.errors import DeclarationError, StratificationError, UnsupportedFeatureError
-from engine.language.canonical import format_fixpoint, rule_id
+from engine.language.canonical import format_fixpoint
 from engine.language.schema import ColumnType, Schema
-from engine.language.syntax import FIXPOINT, Fixpoint, HeadAggregate, Rule
+from engine.language.syntax import FIXPOINT, Constant, Fixpoint, HeadAggregate, Rule, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +57,91 @@ class Stratum:
         return bool(self.rules or self.folds)
 
     @property
+    def demands(self) -> Iterator[Demand]:
+        """The index that each plan's step, and each fold, needs; the same one may come several times."""
+        yield from (demand for rule in self.rules for plan in rule.plans for demand in plan.demands)
+        yield from (demand for fold in self.folds for demand in fold.demands)
+
+    @property
     def shape(self) -> object:
         """What must be the same for the stratum's state to go on: its members and how they are folded."""
         return self.relations, tuple((f.target, f.function, f.place, f.type, f.fixpoint) for f in self.folds)
 
 
 @dataclass(frozen=True, slots=True)
-class Circuit:
-    """See the module. `arities` holds every relation, also those that no rule mentions, and internal ones.
+class Step:
+    """From a circuit, told by its token, to the next: the strata that only the next has, and that only it had."""
 
-    `read_above`: the relations that a stratum above their own reads. Relations stand under their keys (naming.py).
+    before: object
+    fresh: tuple[Stratum, ...]
+    gone: tuple[Stratum, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """See the module. `arities` holds every relation, also those that no rule mentions, and internal ones. Relations
+    stand under their keys (naming.py).
+
+    demands: the indexes, each with the number of plans and folds that use it. rules: all core rules by id. readers: for
+    each relation the relations whose rules or folds read it. places: of each relation's stratum in `strata`. folds: by
+    target. targets: for each relation those of the folds that stand in its heads. made: what compile.py needs to make
+    the next circuit from this one. step: what is new against the circuit that it was made from.
     """
 
     strata: tuple[Stratum, ...]
-    demands: frozenset[Demand]
+    demands: Mapping[Demand, int]
     arities: Mapping[str, int]
     stratum_of: Mapping[str, Stratum] = field(repr=False)
-    read_above: frozenset[str] = frozenset()
+    rules: Mapping[str, CompiledRule] = field(repr=False)
+    readers: Mapping[str, Mapping[str, None]] = field(repr=False)
+    places: Mapping[str, int] = field(repr=False)
+    folds: Mapping[str, Fold] = field(default_factory=dict, repr=False)
+    targets: Mapping[str, Mapping[str, None]] = field(default_factory=dict, repr=False)
+    made: object = field(default=None, repr=False, compare=False)
+    step: Step | None = field(default=None, repr=False, compare=False)
+    token: object = field(default_factory=object, repr=False, compare=False)
+    """Tells this circuit from all others, and keeps nothing of it."""
 
-    @property
-    def rules(self) -> dict[str, CompiledRule]:
-        """All core rules by id."""
-        return {rule.id: rule for stratum in self.strata for rule in stratum.rules}
+    @classmethod
+    def of(cls, strata: Sequence[Stratum], arities: Mapping[str, int]) -> Circuit:
+        """The circuit of strata that are in order already."""
+        rules = {rule.id: rule for stratum in strata for rule in stratum.rules}
+        folds = {fold.target: fold for stratum in strata for fold in stratum.folds}
+        targets: dict[str, dict[str, None]] = {}
+        for fold in folds.values():
+            targets.setdefault(fold.relation, {})[fold.target] = None
+        readers: dict[str, dict[str, None]] = {}
+        demands = Counter(demand for stratum in strata for demand in stratum.demands)
+        for stratum in strata:
+            for rule in stratum.rules:
+                for relation in rule.body:
+                    readers.setdefault(relation, {})[rule.head] = None
+        for fold in folds.values():
+            for relation in fold.sources:
+                readers.setdefault(relation, {})[fold.target] = None
+        return cls(
+            tuple(strata),
+            demands,
+            arities,
+            {name: stratum for stratum in strata for name in stratum.relations},
+            rules,
+            readers,
+            {name: place for place, stratum in enumerate(strata) for name in stratum.relations},
+            folds,
+            targets,
+        )
+
+    def is_read_above(self, relation: str) -> bool:
+        """Whether a stratum above its own reads the relation."""
+        own = self.stratum_of.get(relation)
+        return any(self.stratum_of[reader] is not own for reader in self.readers.get(relation, ()))
+
+    def folds_of(self, relation: str) -> list[Fold]:
+        """The folds that stand in the heads of a relation."""
+        return [self.folds[target] for target in self.targets.get(relation, ())]
+
+
+EMPTY = Circuit((), {}, {}, {}, {}, {}, {})
 
 
 def is_internal(relation: str) -> bool:
@@ -86,92 +149,60 @@ def is_internal(relation: str) -> bool:
     return INTERNAL in relation
 
 
-def compile_circuit(
-    rules: Iterable[Rule],
-    schemas: Mapping[str, Schema],
-    held: Mapping[str, int] | None = None,
-    fixpoints: Mapping[str, Fixpoint] | None = None,
-) -> Circuit:
-    """The circuit of distinct `rules` over relations with `schemas`.
+def texts_of(circuit: Circuit) -> set[str]:
+    """The symbols that its rules name."""
+    nodes = (
+        node
+        for rule in circuit.rules.values()
+        for part in (rule.rule.head, *rule.rule.body)
+        for node in walk(part)
+    )
+    return {node.value for node in nodes if isinstance(node, Constant) and isinstance(node.value, str)}
 
-    `held`: further relations that hold tuples still, with their arity. `fixpoints`: of the relations declared so.
+
+def merged_fold(contributions: Sequence[tuple[Rule, Fold]]) -> Fold:
+    """The fold of a target that rules (at least one) contribute to.
 
     Raises:
-        StratificationError: a relation depends on its own negation, or on a count, sum or mean of itself and is not
-            declared `fixpoint`; the cycle is named.
-        UnsupportedFeatureError: folds that do not fit together.
-        DeclarationError: a relation is declared `fixpoint`, but its rules fold nothing.
+        UnsupportedFeatureError: they do not agree on it.
     """
-    by_id = {rule_id(rule): rule for rule in rules}
-    normals = [normalise(rule, schemas) for _, rule in sorted(by_id.items())]
-    core = {rule.id: rule for normal in normals for rule in normal.rules}
-    folds = _folds(normals, core)
-    _declare(folds, core, schemas, fixpoints or {})
-    compiled = [compile_rule(rule) for _, rule in sorted(core.items())]
-    arities = {**(held or {}), **{name: schema.arity for name, schema in schemas.items()}}
-    graph: dict[str, set[str]] = {relation: set() for relation in arities}
-    by_head: dict[str, list[CompiledRule]] = {}
-    for rule in compiled:
-        for atom in (rule.rule.head, *rule.atoms):
-            arities.setdefault(atom.relation, atom.arity)
-            graph.setdefault(atom.relation, set())
-        graph[rule.head].update(rule.body)
-        by_head.setdefault(rule.head, []).append(rule)
-    for fold in folds.values():
-        arities.setdefault(fold.target, fold.arity)
-        graph.setdefault(fold.target, set()).update(fold.sources)
-    strata = []
-    for members in components(graph):
-        own = tuple(rule for relation in members for rule in by_head.get(relation, ()))
-        recursive = any(set(rule.body) & set(members) for rule in own)
-        own_folds = tuple(folds[relation] for relation in members if relation in folds)
-        stratum = Stratum(members, own, recursive, own_folds)
-        _check_stratified(stratum, graph, schemas)
-        strata.append(stratum)
-    demands = {demand for rule in compiled for plan in rule.plans for demand in plan.demands}
-    demands |= {demand for fold in folds.values() for demand in fold.demands}
-    above = frozenset().union(*(stratum.reads for stratum in strata))
-    stratum_of = {relation: stratum for stratum in strata for relation in stratum.relations}
-    return Circuit(tuple(strata), frozenset(demands), arities, stratum_of, above)
+    _, known = contributions[0]
+    for origin, fold in contributions:
+        if (known.function, known.place) != (fold.function, fold.place):
+            raise UnsupportedFeatureError(
+                f"the rules of {fold.relation} aggregate in different ways: {known.function} in column "
+                f"{_column(known)}, and {fold.function} in column {_column(fold)}",
+                text=origin.text,
+                span=origin.head.span,
+            )
+    sources = dict.fromkeys(source for _, fold in contributions for source in fold.sources)
+    kinds = (fold.type for _, fold in contributions)
+    return replace(
+        known, type=next((kind for kind in kinds if kind is not None), None), sources=tuple(sources)
+    )
 
 
-EMPTY = Circuit((), frozenset(), {}, {})
+def check_folded_together(
+    name: str, rules: Iterable[CompiledRule], target: Fold | None, is_whole_of_parts: bool
+) -> None:
+    """The rules with the head `name` fit together. target: the fold into it. is_whole_of_parts: several folds make it
+    up.
 
-
-def _folds(normals: Iterable[Normal], core: Mapping[str, CoreRule]) -> dict[str, Fold]:
-    """The folds by target; rules that feed one target agree on it."""
-    folds: dict[str, Fold] = {}
-    for normal in normals:
-        for fold in normal.folds:
-            known = folds.get(fold.target)
-            origin = normal.rules[-1].origin
-            if known is None:
-                folds[fold.target] = fold
-            elif (known.function, known.place) != (fold.function, fold.place):
-                raise UnsupportedFeatureError(
-                    f"the rules of {fold.relation} aggregate in different ways: {known.function} in column "
-                    f"{_column(known)}, and {fold.function} in column {_column(fold)}",
-                    text=origin.text,
-                    span=origin.head.span,
-                )
-            else:
-                sources = tuple(dict.fromkeys((*known.sources, *fold.sources)))
-                folds[fold.target] = replace(known, type=known.type or fold.type, sources=sources)
-    parts = {fold.part_of for fold in folds.values()}
-    together: dict[str, str] = {}
-    for rule in core.values():
-        name = rule.head.relation
-        target = folds.get(name)
+    Raises:
+        UnsupportedFeatureError: one rule aggregates, and another does not, or aggregates other columns.
+    """
+    together: str | None = None
+    for rule in rules:
         is_whole = rule.id.startswith(f"{name}{TOGETHER}")
-        plain = name in parts and not is_whole
-        other = is_whole and together.setdefault(name, rule.id) != rule.id
-        if plain or other or (target is not None and (target.sources or is_whole or not _feeds(rule))):
+        plain = is_whole_of_parts and not is_whole
+        together = together or (rule.id if is_whole else None)
+        other = is_whole and together != rule.id
+        if plain or other or (target is not None and (target.sources or is_whole or not _feeds(rule.rule))):
             raise UnsupportedFeatureError(
                 f"one rule of {name} aggregates in its head, so every rule of {name} must aggregate the same columns",
-                text=rule.origin.text,
-                span=rule.origin.head.span,
+                text=rule.rule.origin.text,
+                span=rule.rule.origin.head.span,
             )
-    return folds
 
 
 def _column(fold: Fold) -> int:
@@ -179,30 +210,25 @@ def _column(fold: Fold) -> int:
     return (fold.columns[fold.place] if fold.columns else fold.place) + 1
 
 
-def _declare(
-    folds: dict[str, Fold],
-    core: Mapping[str, CoreRule],
-    schemas: Mapping[str, Schema],
-    fixpoints: Mapping[str, Fixpoint],
-) -> None:
-    """Give the folds the types of their columns and what is declared of them."""
-    for target, fold in folds.items():
-        schema = schemas.get(fold.relation)
-        if schema is not None:
-            types = tuple(schema.columns[c].type for c in fold.columns or range(fold.arity))
-            limit = fixpoints.get(fold.relation) if fold.sources else None
-            folds[target] = replace(fold, types=types, fixpoint=limit)
-    summed = {fold.relation for fold in folds.values() if fold.sources}
-    for rule in core.values():
-        name = rule.origin.head.relation
-        if name in fixpoints and name not in summed:
-            raise DeclarationError(
-                f"{name} is declared {FIXPOINT}, which is for a count, sum or mean in the head of its rules; "
-                "min and max do not need it, not even in recursion",
-                text=rule.origin.text,
-                span=rule.origin.head.span,
-                relation=name,
-            )
+def declared_fold(fold: Fold, schemas: Mapping[str, Schema], fixpoints: Mapping[str, Fixpoint]) -> Fold:
+    """The fold with the types of its columns and what is declared of it."""
+    schema = schemas.get(fold.relation)
+    if schema is None:
+        return fold
+    types = tuple(schema.columns[c].type for c in fold.columns or range(fold.arity))
+    limit = fixpoints.get(fold.relation) if fold.sources else None
+    return replace(fold, types=types, fixpoint=limit)
+
+
+def undeclarable_fixpoint(name: str, rule: CompiledRule) -> DeclarationError:
+    """The error for a relation that is declared `fixpoint` though `rule`, one of its rules, sums nothing up."""
+    return DeclarationError(
+        f"{name} is declared {FIXPOINT}, which is for a count, sum or mean in the head of its rules; "
+        "min and max do not need it, not even in recursion",
+        text=rule.rule.origin.text,
+        span=rule.rule.origin.head.span,
+        relation=name,
+    )
 
 
 def _feeds(rule: CoreRule) -> bool:
@@ -212,7 +238,7 @@ def _feeds(rule: CoreRule) -> bool:
     )
 
 
-def _check_stratified(stratum: Stratum, graph: Mapping[str, set[str]], schemas: Mapping[str, Schema]) -> None:
+def check_stratified(stratum: Stratum, graph: Mapping[str, Set[str]], schemas: Mapping[str, Schema]) -> None:
     """No relation of the stratum depends on its own negation, or on a fold of itself that is not declared so.
 
     min and max may be recursive, and a fold of which only the domain is: there the groups depend on the stratum, but
@@ -258,7 +284,7 @@ def _cycle(
     below: str,
     how: str,
     members: set[str],
-    graph: Mapping[str, set[str]],
+    graph: Mapping[str, Set[str]],
     hint: str = "",
 ) -> StratificationError:
     """The error, with the shortest way from the relation below back to the head."""

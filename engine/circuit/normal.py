@@ -11,6 +11,7 @@ condition has no aggregate in it.
     head with count, sum or mean            n(y, count(x))      -> r@in(y, x, ...) and a fold from there into n
     head with several                       p(y, min(a), max(b)) -> p@fold1(y, a) and p@fold2(y, b), each as above, and
                                                                    p(y, a, b) :- p@fold1(y, a), p@fold2(y, b).
+    aggregate over independent parts        n = count : { a(_), b(_) } -> n = n1 * n2, n1 = count : { a(_) } ...
     aggregate in a body                     n = count : { B }   -> r@1(outer, value, inner ...) :- B. and a fold into
                                                                    r@1=(outer, result), which takes its place
 
@@ -27,8 +28,9 @@ variable that an aggregate's body does not bind itself gets its values from the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import product
 
 from engine.circuit.ranges import SCHEMAS as RANGES
@@ -37,6 +39,7 @@ from engine.errors import Span, UnsupportedFeatureError
 from engine.expressions import compile_term, distinct_locals, variable_types
 from engine.language.canonical import rule_id
 from engine.language.check import explicit
+from engine.language.inference import relations_of
 from engine.language.schema import ColumnType, Schema
 from engine.language.syntax import (
     Aggregate,
@@ -54,6 +57,7 @@ from engine.language.syntax import (
     UnaryOperation,
     Variable,
     Wildcard,
+    depth_of,
     terms_of,
     walk,
 )
@@ -154,14 +158,16 @@ class Normal:
     folds: tuple[Fold, ...]
 
 
-def normalise(rule: Rule, schemas: Mapping[str, Schema]) -> Normal:
-    """The normal form of a checked rule.
+def normalise(rule: Rule, schemas: Mapping[str, Schema], id_: str | None = None) -> Normal:
+    """The normal form of a checked rule; `id_` is its `rule_id`, where that is known.
 
     Raises:
         UnsupportedFeatureError: a form that is understood but not evaluated (the least of symbols, say).
     """
     renamed = distinct_locals(without_ranges(explicit(rule)))
-    return _Normaliser(renamed, dict(variable_types(renamed, {**schemas, **RANGES}))).normal()
+    mentioned = {name: RANGES.get(name) or schemas[name] for name in relations_of(renamed)}
+    types = dict(variable_types(renamed, mentioned))
+    return _Normaliser(renamed, types, id_ or rule_id(renamed)).normal()
 
 
 @dataclass(slots=True)
@@ -181,14 +187,19 @@ class _Body:
 
 
 class _Normaliser:
-    def __init__(self, rule: Rule, types: dict[str, ColumnType | None]) -> None:
+    def __init__(self, rule: Rule, types: dict[str, ColumnType | None], id_: str) -> None:
         self._rule = rule
-        self._id = rule_id(rule)
+        self._id = id_
         self._types = types
         self._rules: list[CoreRule] = []
         self._folds: list[Fold] = []
         self._fresh = 0
         self._aggregates = 0
+        self._factored = 0
+        aggregates = (node for literal in (rule.head, *rule.body) for node in walk(literal))
+        self._countable = sum(
+            isinstance(node, Aggregate) and node.function in ("count", "sum") for node in aggregates
+        )
         self._ranges = 0
 
     def normal(self) -> Normal:
@@ -397,6 +408,13 @@ class _Normaliser:
     def _aggregate(
         self, aggregate: Aggregate, body: _Body, scope: frozenset[str], around: Around
     ) -> Variable:
+        factors = self._factors(aggregate, scope)
+        if len(factors) > 1:
+            terms: list[Term] = [self._aggregate(factor, body, scope, around) for factor in factors]
+            product = self._variable(ColumnType.NUMBER)
+            term = reduce(lambda left, right: BinaryOperation("*", left, right, aggregate.span), terms)
+            body.literals.append(Comparison("=", product, term, aggregate.span))
+            return product
         self._aggregates += 1
         name = f"{self._id}{INTERNAL}{self._aggregates}"
         shared = sorted(_names(aggregate) & scope)
@@ -443,6 +461,37 @@ class _Normaliser:
             body.defaults.append(_Default(atom, self._projection(atom, range(place)), result, zero))
         self._folds.append(fold)
         return result
+
+    def _factors(self, aggregate: Aggregate, scope: frozenset[str]) -> list[Aggregate]:
+        """The aggregates whose product this one is: for a count or a sum of numbers over parts that have no variable in
+        common but those of the group. So the parts' bindings are kept, and not all combinations of them. Nothing may be
+        computed: a value that does not exist must not refuse what an empty other part makes 0."""
+        argument = aggregate.argument
+        computes = any(
+            is_range(literal) or any(map(depth_of, terms_of(literal))) for literal in aggregate.body
+        )
+        if computes or (argument is not None and depth_of(argument)):
+            return [aggregate]
+        kind = None if argument is None else self._type(argument)
+        if aggregate.function != "count" and (aggregate.function, kind) != ("sum", ColumnType.NUMBER):
+            return [aggregate]
+        parts = _independent(aggregate.body, scope)
+        # Each part may be a group of its own that is empty, and there is a limit to these.
+        more = self._factored + len(parts) - 1
+        if len(parts) == 1 or more > _MOST_DEFAULTS - self._countable:
+            return [aggregate]
+        own = set() if argument is None else _names(argument) - scope
+        # The part that is summed; the others say how often.
+        summed = next((i for i, part in enumerate(parts) if own & _names_of_all(part)), 0)
+        if not own <= _names_of_all(parts[summed]):
+            return [aggregate]
+        self._factored = more
+        return [
+            replace(aggregate, body=tuple(part))
+            if i == summed
+            else replace(aggregate, function="count", argument=None, body=tuple(part))
+            for i, part in enumerate(parts)
+        ]
 
     def _bind(self, name: str, shared: list[str], inside: _Body, around: Around) -> Atom | None:
         """Give the shared variables that the aggregate's body does not bind their values from around it.
@@ -505,6 +554,36 @@ class _Normaliser:
         used = sorted({name for literal in (head, *body) for name in _names(literal)})
         types = tuple((name, self._types.get(name)) for name in used)
         self._rules.append(CoreRule(id_, head, body, types, self._rule))
+
+
+def _independent(literals: Sequence[Literal], given: Set[str]) -> list[list[Literal]]:
+    """The literals in parts that share no variables but those `given`, each with a positive atom; in their order."""
+    parts: list[tuple[set[str], list[int]]] = []
+    loose: list[int] = []
+    for place, literal in enumerate(literals):
+        own, places = _names(literal) - given, [place]
+        if isinstance(literal, Atom) and any(isinstance(term, Wildcard) for term in literal.terms):
+            own.add(f"_{place}")
+        if not own:
+            # It holds or not, for the group: once is enough.
+            loose.append(place)
+            continue
+        joined = [part for part in parts if part[0] & own]
+        for part in joined:
+            parts.remove(part)
+            own, places = own | part[0], places + part[1]
+        parts.append((own, places))
+    alone = [places for _, places in parts if not any(isinstance(literals[i], Atom) for i in places)]
+    whole = [places for _, places in parts if places not in alone]
+    if not whole:
+        return [list(literals)]
+    first = min(whole)
+    first += [place for places in alone for place in places] + loose
+    return [[literals[i] for i in sorted(places)] for places in sorted(whole, key=min)]
+
+
+def _names_of_all(literals: Iterable[Literal]) -> set[str]:
+    return {name for literal in literals for name in _names(literal)}
 
 
 def _bound_together(around: Sequence[Literal]) -> tuple[list[Literal], set[str]]:

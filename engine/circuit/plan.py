@@ -14,7 +14,7 @@ validated while they are built: each step knows every variable that it uses.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from engine.circuit.normal import CoreRule, Demand
@@ -135,25 +135,23 @@ class CompiledRule:
     id: str
     rule: CoreRule
     plans: tuple[Plan, ...]
+    head: str = field(init=False, repr=False, compare=False)
+    body: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The relations that the rule reads, also those that it negates."""
+    negated: frozenset[str] = field(init=False, repr=False, compare=False)
+    """The relations that the rule negates."""
 
-    @property
-    def head(self) -> str:
-        return self.rule.head.relation
-
-    @property
-    def body(self) -> tuple[str, ...]:
-        """The relations that the rule reads, also those that it negates."""
-        return tuple(plan.start.relation for plan in self.plans)
+    def __post_init__(self) -> None:
+        # Asked for again and again, for every rule of a stratum.
+        negated = frozenset(atom.relation for atom, negated in _atoms(self.rule) if negated)
+        object.__setattr__(self, "head", self.rule.head.relation)
+        object.__setattr__(self, "body", tuple(plan.start.relation for plan in self.plans))
+        object.__setattr__(self, "negated", negated)
 
     @property
     def atoms(self) -> tuple[Atom, ...]:
         """The atoms of the body, also the negated ones."""
         return tuple(atom for atom, _ in _atoms(self.rule))
-
-    @property
-    def negated(self) -> frozenset[str]:
-        """The relations that the rule negates."""
-        return frozenset(atom.relation for atom, negated in _atoms(self.rule) if negated)
 
 
 def _require(known: set[str], used: set[str]) -> None:
@@ -193,14 +191,16 @@ def _atoms(rule: CoreRule) -> list[tuple[Atom, bool]]:
 def compile_rule(rule: CoreRule) -> CompiledRule:
     """The delta plans of a core rule."""
     starts = [i for i, literal in enumerate(rule.body) if not isinstance(literal, Comparison)]
-    return CompiledRule(rule.id, rule, tuple(_Planner(rule, start).plan() for start in starts))
+    names = [names_of(literal) for literal in rule.body]
+    return CompiledRule(rule.id, rule, tuple(_Planner(rule, start, names).plan() for start in starts))
 
 
 class _Planner:
-    """Builds the plan that starts at one literal."""
+    """Builds the plan that starts at one literal; `names` are the variables of each."""
 
-    def __init__(self, rule: CoreRule, start: int) -> None:
+    def __init__(self, rule: CoreRule, start: int, names: Sequence[set[str]]) -> None:
         self._rule = rule
+        self._names = names
         self._start = start
         self._columns = tuple(_source(term) for term in rule.head.terms)
         # Atoms are numbered without the conditions, as everywhere outside of this module.
@@ -213,11 +213,11 @@ class _Planner:
         first = self._rule.body[self._start]
         atom = first.atom if isinstance(first, Negation) else first
         assert isinstance(atom, Atom), "a plan starts at an atom"
-        order = self._order(atom)
+        order = self._order()
         # What is still needed after each step, from the end: the head, then what the steps to come use.
         needed = [{source for source in self._columns if isinstance(source, str)}]
         for i in reversed(order):
-            needed.append(needed[-1] | names_of(self._rule.body[i]))
+            needed.append(needed[-1] | self._names[i])
         needed.reverse()
         bound = {name: column for column, name in reversed(_named(atom))}
         known = [name for name in _in_order(self._columns, bound) if name in needed[0]]
@@ -236,30 +236,32 @@ class _Planner:
             known = [*step.carry, *_bound_by(step)]
         return Plan(self._rule.id, begin, tuple(steps), self._rule.head.relation, self._columns)
 
-    def _order(self, start: Atom) -> list[int]:
+    def _order(self) -> list[int]:
         """The other literals: what needs no look-up as soon as it can be, then the atom that binds most."""
         body = self._rule.body
-        known = names_of(start)
+        known = set(self._names[self._start])
         left = [i for i in range(len(body)) if i != self._start]
         order = []
         while left:
-            ready = next((i for i in left if self._is_ready(body[i], known)), None)
+            ready = next((i for i in left if self._is_ready(i, known)), None)
             if ready is None:
                 atoms = [
                     (i, literal) for i, literal in enumerate(body) if i in left and isinstance(literal, Atom)
                 ]
                 assert atoms, "check_rule passes only rules whose literals can all be bound"
-                ready = max(atoms, key=lambda pair, known=frozenset(known): _rank(pair[1], known))[0]  # type: ignore[misc]
+                ready = atoms[0][0]
+                if len(atoms) > 1:
+                    ready = max(atoms, key=lambda pair, known=frozenset(known): _rank(pair[1], known))[0]  # type: ignore[misc]
             order.append(ready)
             left.remove(ready)
-            known |= names_of(body[ready])
+            known |= self._names[ready]
         return order
 
-    @staticmethod
-    def _is_ready(literal: Literal, known: set[str]) -> bool:
+    def _is_ready(self, i: int, known: set[str]) -> bool:
+        literal = self._rule.body[i]
         if isinstance(literal, Atom):
             return False
-        missing = names_of(literal) - known
+        missing = self._names[i] - known
         return not missing or (isinstance(literal, Comparison) and equation(literal, known) is not None)
 
     def _step(self, i: int, known: list[str], needed: set[str]) -> Step:

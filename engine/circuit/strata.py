@@ -39,9 +39,9 @@ def components(graph: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
                 if work:
                     low[work[-1][0]] = min(low[work[-1][0]], low[node])
                 if low[node] == index[node]:
-                    at = open_nodes.index(node)
-                    members = open_nodes[at:]
-                    del open_nodes[at:]
+                    members = [open_nodes.pop()]
+                    while members[-1] != node:
+                        members.append(open_nodes.pop())
                     is_open.difference_update(members)
                     found.append(tuple(sorted(members)))
     return found

@@ -19,7 +19,7 @@ from typing import IO, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from engine.circuit.circuit import compile_circuit
+from engine.circuit.compile import compile_circuit
 from engine.epoch import EpochResult
 from engine.errors import DeclarationError, InvalidRequestError, Span
 from engine.expressions import with_constant_facts

@@ -88,6 +88,9 @@ class IndexArrays(NamedTuple):
     head: I64  # counters
 
 
+_LEAST, _MOST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
+
+
 def new_relation(arity: int, capacity: int = 16) -> RelationArrays:
     """Arrays of an empty relation with room for `capacity` tuples (a power of two)."""
     head = np.zeros(RELATION_COUNTERS, np.int64)
@@ -98,8 +101,8 @@ def new_relation(arity: int, capacity: int = 16) -> RelationArrays:
         slots=np.full(capacity * 2, NONE, np.int32),
         nodes=np.empty(capacity, NODE),
         entries=np.empty(capacity, ENTRY),
-        low=np.full(arity, np.iinfo(np.int64).max),
-        high=np.full(arity, np.iinfo(np.int64).min),
+        low=np.full(arity, _MOST),
+        high=np.full(arity, _LEAST),
         head=head,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from engine.circuit.circuit import Stratum
@@ -28,10 +28,15 @@ class Growing(Protocol):
 class Meter:
     """Counts derivations, and refuses what passes the budget.
 
-    `held` and `memory` are all rows and bytes of the placement, kept up to date by the growth of its relations.
+    memory: gives the bytes that are held in all; without it those of `relations` are summed up. `beside` are the bytes
+    of what the epoch keeps next to them: the journal, and the changes of lower relations.
     """
 
-    def __init__(self, budget: Budget, relations: Mapping[str, Growing]) -> None:
+    def __init__(
+        self, budget: Budget, relations: Mapping[str, Growing], memory: Callable[[], int] | None = None
+    ) -> None:
+        self.beside = 0
+        self._memory = memory or (lambda: sum(relation.memory() for relation in relations.values()))
         self.derivations = 0
         self.budget = budget
         self._relations = relations
@@ -50,6 +55,21 @@ class Meter:
     def grew(self) -> None:
         """Some array of a relation was enlarged."""
         self._grew = True
+
+    def reserve(self, size: int, relation: Growing | None = None) -> None:
+        """Arrays of so many bytes are about to be made, beside all that is there.
+
+        Raises:
+            BudgetExceededError: there is no room for them.
+        """
+        limit = self.budget.memory
+        if limit is not None:
+            self._check_memory(self._memory() + self.beside + size, limit, relation)
+
+    def _check_memory(self, used: int, limit: int, relation: Growing | None) -> None:
+        if used > limit:
+            text = f"{used / 2**20:,.0f} MiB, of {limit / 2**20:,.0f} MiB allowed"
+            self._refuse("memory", text, relation)
 
     @property
     def left(self) -> int | None:
@@ -106,10 +126,7 @@ class Meter:
                 self._refuse("tuples", f"{held:,} tuples, of {limit:,} allowed", relation)
         if self._grew and self.budget.memory is not None:
             self._grew = False
-            used = sum(r.memory() for r in self._relations.values())
-            if used > self.budget.memory:
-                text = f"{used / 2**20:,.0f} MiB, of {self.budget.memory / 2**20:,.0f} MiB allowed"
-                self._refuse("memory", text, relation)
+            self._check_memory(self._memory(), self.budget.memory, relation)
 
     def _refuse(self, what: str, text: str, relation: Growing | None = None, hint: str = "") -> None:
         stratum = self._stratum

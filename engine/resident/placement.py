@@ -17,6 +17,7 @@ import numpy as np
 
 from engine.circuit.circuit import EMPTY, Circuit, Stratum, is_internal
 from engine.circuit.normal import UNIT, Fold
+from engine.circuit.walk import Walk
 from engine.elastic import Abandoned, BootstrapCost, Course, OwnFacts, Policy, Switched
 from engine.errors import BudgetExceededError
 from engine.placement import DEFAULT, Budget, Codes, Encode, Executed, FactDelta, PlacementState
@@ -38,6 +39,7 @@ class _Epoch:
     """What `rollback` and `commit` need."""
 
     circuit: Circuit
+    walk: Walk
     journal: dict[str, Changes] = field(default_factory=dict)
     replaced: dict[str, Relation] = field(default_factory=dict)
     created: list[str] = field(default_factory=list)
@@ -48,6 +50,8 @@ class _Epoch:
     costs: dict[tuple[str, ...], BootstrapCost] = field(default_factory=dict)
     estimate: int = 0
     bootstrap: int = 0
+    aside: int = 0
+    """Bytes of the relations in `replaced`."""
 
 
 class ResidentPlacement:
@@ -63,6 +67,10 @@ class ResidentPlacement:
         self._costs: dict[tuple[str, ...], BootstrapCost] = {}
         self._meter: Meter | None = None
         self._epoch: _Epoch | None = None
+        # The bytes of each relation, but of those whose arrays have changed since: these are looked at when asked for.
+        self._bytes: dict[str, int] = {}
+        self._all_bytes = 0
+        self._resized: set[str] = set()
 
     # ---- one epoch
 
@@ -75,8 +83,12 @@ class ResidentPlacement:
         policy: Policy = DEFAULT,
     ) -> Executed:
         assert self._epoch is None, "the last epoch is neither committed nor rolled back"
-        epoch = self._epoch = _Epoch(circuit)
-        self._meter = Meter(budget, self._relations)
+        epoch = self._epoch = _Epoch(circuit, Walk(circuit, self._circuit, facts))
+
+        def held() -> int:
+            return self.memory() + epoch.aside + encode.symbols.nbytes
+
+        self._meter = Meter(budget, self._relations, held)
         self._runner.symbols = encode.symbols
         self._runner.check = self._meter.check_time
         try:
@@ -84,12 +96,13 @@ class ResidentPlacement:
             deltas: dict[str, Batch] = {}
             undefined = Undefined()
             self._runner.meet = undefined.from_plan
-            for stratum in circuit.strata:
+            for stratum in epoch.walk:
                 self._run(epoch, stratum, facts, deltas, policy)
             undefined.judge(circuit.rules, self._relations, self._runner, self._meter.charge, encode)
             changes = {}
             for name in epoch.journal:
                 if not is_internal(name):
+                    self._reserve_change(epoch, name)
                     change = visible_change(
                         self._relations[name], epoch.journal[name], epoch.replaced.get(name)
                     )
@@ -116,43 +129,57 @@ class ResidentPlacement:
             self.rollback()
             raise
 
+    def _reserve_change(self, epoch: _Epoch, name: str) -> None:
+        """Room for what the epoch tells of a relation."""
+        assert self._meter is not None
+        changes, relation = epoch.journal[name], self._relations[name]
+        rows = sum(len(rows) for rows, _, _ in changes.pushes)
+        if changes.fresh or name in epoch.replaced:
+            rows = relation.live
+        self._meter.reserve(rows * (64 + 8 * relation.arity), relation)
+        self._meter.beside += rows * (18 + 8 * relation.arity)
+
     def _install(self, epoch: _Epoch, encode: Encode) -> None:
         """Make the relations, bound plans and indexes that the new circuit demands and the old one did not."""
         circuit = epoch.circuit
-        if circuit is self._circuit:
-            return
-        for name, arity in circuit.arities.items():
-            known = self._relations.get(name)
-            if known is not None and known.arity != arity:
-                # Nothing of the old program holds a tuple of it: the reasoner lets a schema go only then.
-                assert not known.live, "a relation with tuples keeps its arity"
-                epoch.replaced[name] = known
-                known = None
-            elif known is not None and not known.live and known.fold != _in_place(circuit, name):
-                # An empty relation is not rebuilt with its stratum, but must not go on as it was folded, or was not.
-                epoch.replaced[name] = known
-                fresh = self._relations[name] = self._new(circuit, name)
-                # Rules that disappear still look it up.
-                for columns in known.indexes:
-                    fresh.add_index(columns)
-                epoch.created.append(name)
-            if known is None:
-                self._relations[name] = self._new(circuit, name)
-                epoch.created.append(name)
-        for id_, rule in circuit.rules.items():
-            bound = self._bound.get(id_)
-            # A rule may be bound again, for types that were not known: no tuple had them.
-            if bound is None or (bound and bound[0].rule is not rule):
-                epoch.old_rules[id_] = bound
-                self._bound[id_] = bind_rule(rule, circuit.arities, encode)
-        for demand in circuit.demands:
-            relation = self._relations[demand.relation]
-            if demand.columns not in relation.indexes:
-                relation.add_index(demand.columns)
-                epoch.new_indexes.append((demand.relation, demand.columns))
+        for stratum in epoch.walk.fresh:
+            for name in stratum.relations:
+                self._install_relation(epoch, name)
+        for stratum in epoch.walk.fresh:
+            for rule in stratum.rules:
+                bound = self._bound.get(rule.id)
+                # A rule may be bound again, for types that were not known: no tuple had them.
+                if bound is None or (bound and bound[0].rule is not rule):
+                    epoch.old_rules[rule.id] = bound
+                    self._bound[rule.id] = bind_rule(rule, circuit.arities, encode)
+            for demand in stratum.demands:
+                relation = self._relations[demand.relation]
+                if demand.columns not in relation.indexes:
+                    relation.add_index(demand.columns)
+                    epoch.new_indexes.append((demand.relation, demand.columns))
+
+    def _install_relation(self, epoch: _Epoch, name: str) -> None:
+        circuit, known = epoch.circuit, self._relations.get(name)
+        if known is not None and known.arity != circuit.arities[name]:
+            # Nothing of the old program holds a tuple of it: the reasoner lets a schema go only then.
+            assert not known.live, "a relation with tuples keeps its arity"
+            epoch.replaced[name] = known
+            known = None
+        elif known is not None and not known.live and known.fold != _in_place(circuit, name):
+            # An empty relation is not rebuilt with its stratum, but must not go on as it was folded, or was not.
+            epoch.replaced[name] = known
+            fresh = self._relations[name] = self._new(circuit, name)
+            # Rules that disappear still look it up.
+            for columns in known.indexes:
+                fresh.add_index(columns)
+            epoch.created.append(name)
+        if known is None:
+            self._relations[name] = self._new(circuit, name)
+            epoch.created.append(name)
 
     def _new(self, circuit: Circuit, name: str) -> Relation:
-        return Relation(name, circuit.arities[name], lambda _: self._grew(), _in_place(circuit, name))
+        self._resized.add(name)
+        return Relation(name, circuit.arities[name], self._grows, _in_place(circuit, name))
 
     def _run(
         self,
@@ -204,13 +231,14 @@ class ResidentPlacement:
         if stratum.derives:
             epoch.costs[stratum.relations] = course.cost()
         epoch.bootstrap += round(last.estimate()) if last is not None else 0
-        # A rule that disappears still has to see what changed below it.
-        read = epoch.circuit.read_above | self._circuit.read_above
         for name in stratum.relations:
-            if name in read:
+            # A rule that disappears still has to see what changed below it.
+            if epoch.circuit.is_read_above(name) or self._circuit.is_read_above(name):
+                self._reserve_change(epoch, name)
                 delta = net_change(self._relations[name], epoch.journal[name], epoch.replaced.get(name))
                 if len(delta):
                     deltas[name] = delta
+                    epoch.walk.changed(name)
 
     def _work(
         self,
@@ -266,10 +294,14 @@ class ResidentPlacement:
 
     def _drop(self, epoch: _Epoch, stratum: Stratum) -> None:
         """Take back what an update has done to the stratum."""
+        # What is undone must not be refused half way.
+        meter, self._meter = self._meter, None
         for name in stratum.relations:
             # It may have been abandoned before it was begun.
             if name in epoch.journal:
+                self._resized.add(name)
                 undo(self._relations[name], epoch.journal.pop(name))
+        self._meter = meter
 
     def _put_aside(self, epoch: _Epoch, stratum: Stratum) -> None:
         """Put empty relations in the place of the stratum's, with the same indexes; the old ones are kept aside."""
@@ -277,6 +309,7 @@ class ResidentPlacement:
             old = self._relations[name]
             if name not in epoch.replaced and name not in epoch.created:
                 epoch.replaced[name] = old
+                epoch.aside += old.memory()
                 fresh = self._relations[name] = self._new(epoch.circuit, name)
                 for columns in old.indexes:
                     fresh.add_index(columns)
@@ -284,6 +317,8 @@ class ResidentPlacement:
     def commit(self) -> None:
         epoch = self._epoch
         assert epoch is not None, "nothing was executed"
+        self._meter = None
+        self._resized.update(epoch.journal)
         for name, changes in epoch.journal.items():
             relation = self._relations[name]
             if changes.fresh:
@@ -293,27 +328,32 @@ class ResidentPlacement:
                     relation.free(np.unique(rows))
                     if not relation.live:
                         break
-        if epoch.circuit is not self._circuit:
-            self._circuit = epoch.circuit
-            for name in [name for name in self._relations if name not in self._circuit.arities]:
-                assert not self._relations[name].live, "a relation with tuples has a schema"
-                del self._relations[name]
-            demanded: dict[str, set[tuple[int, ...]]] = {}
-            for demand in self._circuit.demands:
-                demanded.setdefault(demand.relation, set()).add(demand.columns)
-            for name, relation in self._relations.items():
-                for columns in set(relation.indexes) - demanded.get(name, set()):
-                    del relation.indexes[columns]
-            rules = self._circuit.rules
-            self._bound = {id_: plans for id_, plans in self._bound.items() if id_ in rules}
-            strata = {stratum.relations for stratum in self._circuit.strata}
-            self._costs = {names: cost for names, cost in self._costs.items() if names in strata}
+        circuit, self._circuit = epoch.circuit, epoch.circuit
+        for stratum in epoch.walk.gone:
+            for demand in stratum.demands:
+                if demand not in circuit.demands and demand.relation in self._relations:
+                    self._relations[demand.relation].indexes.pop(demand.columns, None)
+                    self._resized.add(demand.relation)
+            for rule in stratum.rules:
+                if rule.id not in circuit.rules:
+                    self._bound.pop(rule.id, None)
+            for name in stratum.relations:
+                if name not in circuit.arities:
+                    assert not self._relations[name].live, "a relation with tuples has a schema"
+                    del self._relations[name]
+                    self._resized.add(name)
+            now = circuit.stratum_of.get(stratum.relations[0])
+            if now is None or now.relations != stratum.relations:
+                self._costs.pop(stratum.relations, None)
         self._costs |= epoch.costs
         self._epoch = None
 
     def rollback(self) -> None:
         epoch = self._epoch
         assert epoch is not None, "nothing was executed"
+        self._meter = None
+        self._resized.update(epoch.journal, epoch.created, epoch.replaced)
+        self._resized.update(name for name, _ in epoch.new_indexes)
         for name in epoch.created:
             del self._relations[name]
         self._relations.update(epoch.replaced)
@@ -332,9 +372,10 @@ class ResidentPlacement:
                 self._bound[id_] = bound
         self._epoch = None
 
-    def _grew(self) -> None:
+    def _grows(self, relation: Relation, size: int) -> None:
         if self._meter is not None:
-            self._meter.grew()
+            self._meter.reserve(size, relation)
+        self._resized.add(relation.name)
 
     # ---- reading
 
@@ -365,11 +406,28 @@ class ResidentPlacement:
         keep, asserted = _in_domain(found, rows, domain)
         return found.codes(rows[keep]), asserted[keep]
 
-    def relations(self) -> Sequence[str]:
-        return sorted(name for name, relation in self._relations.items() if relation.live)
+    def holds(self, relation: str) -> bool:
+        found = self._relations.get(relation)
+        return found is not None and bool(found.live)
 
     def memory(self) -> int:
-        return sum(relation.memory() for relation in self._relations.values())
+        for name in self._resized:
+            relation = self._relations.get(name)
+            self._all_bytes -= self._bytes.pop(name, 0)
+            if relation is not None:
+                self._bytes[name] = relation.memory()
+                self._all_bytes += self._bytes[name]
+        self._resized.clear()
+        return self._all_bytes
+
+    def codes(self, columns: Mapping[str, Sequence[int] | None]) -> Codes | None:
+        found = [np.empty(0, np.int64)]
+        for name, wanted in columns.items():
+            relation = self._relations.get(name)
+            if relation is not None and relation.live:
+                rows = relation.arrays.rows[relation.all_rows()]
+                found += (np.unique(rows[:, column]) for column in wanted or range(relation.arity))
+        return np.unique(np.concatenate(found))
 
     def state(self) -> dict[str, Any]:
         return {name: state_of(self._relations[name]) for name in sorted(self._relations)}
@@ -380,10 +438,11 @@ class ResidentPlacement:
 
     def import_state(self, state: PlacementState, encode: Encode) -> None:
         assert not self._relations, "only a new placement takes a state"
-        epoch = _Epoch(state.circuit)
+        epoch = _Epoch(state.circuit, Walk(state.circuit, EMPTY, ()))
         self._install(epoch, encode)
         for name, table in state.relations.items():
             fill(self._relations[name], table)
+            self._resized.add(name)
         self._circuit = state.circuit
         self._costs = bootstrap_costs(state)
 
@@ -401,8 +460,8 @@ def _ids(stratum: Stratum) -> set[str]:
 
 def _in_place(circuit: Circuit, name: str) -> Fold | None:
     """The fold over the relation's own tuples, if it has one."""
-    folds = circuit.stratum_of[name].folds
-    return next((fold for fold in folds if fold.target == name and not fold.sources), None)
+    fold = circuit.folds.get(name)
+    return fold if fold is not None and not fold.sources else None
 
 
 def _in_domain(

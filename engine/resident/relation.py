@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.circuit.normal import Fold
-from engine.errors import WeightOverflowError
+from engine.errors import BudgetExceededError, WeightOverflowError, ZedlogError
 from engine.language.schema import ColumnType
 from engine.resident import index as index_kernels
 from engine.resident import table as kernels
@@ -59,7 +59,7 @@ def _larger(capacity: int) -> int:
 class PushOverflow(Exception):
     """`push` stopped half way: `error` is for the user, `rows` are those whose weights were added, for the journal."""
 
-    def __init__(self, error: WeightOverflowError, rows: I32) -> None:
+    def __init__(self, error: ZedlogError, rows: I32) -> None:
         super().__init__(str(error))
         self.error = error
         self.rows = rows
@@ -99,6 +99,18 @@ class Index:
         """Make room for entry ids below `capacity`."""
         self.arrays = self.arrays._replace(position=grown(self.arrays.position, capacity))
 
+    def growth(self, more: int, capacity: int) -> int:
+        """About the bytes of the arrays that have to be made for `more` postings, of entry ids below `capacity`."""
+        a = self.arrays
+        size = a.position.itemsize * capacity if capacity > len(a.position) else 0
+        if a.head[HELD] + more > len(a.entry):
+            posting = a.entry.itemsize + a.payload.itemsize * a.payload.shape[1]
+            size += posting * max(_larger(len(a.entry)), int(a.head[HELD]) + more)
+        if a.head[KEYS_USED] + more > len(a.key_start):
+            # Of the keys that come nothing is known: one step.
+            size += _larger(len(a.key_start)) * (a.keys.itemsize * a.keys.shape[1] + 13) + 2 * a.slots.nbytes
+        return size
+
     def _grow(self) -> None:
         a = self.arrays
         if a.head[KEY_FREE] == NONE and a.head[KEYS] == len(a.key_start):
@@ -120,13 +132,17 @@ class Index:
 
 
 class Relation:
-    """Rows, supports, entries and indexes of one relation. Row ids stay valid until `free` or `clear`."""
+    """Rows, supports, entries and indexes of one relation. Row ids stay valid until `free` or `clear`.
+
+    on_growth: called before arrays of so many bytes are made. It may raise BudgetExceededError; then the relation is as
+    it was, but for the rows that a `push` has done (PushOverflow).
+    """
 
     def __init__(
         self,
         name: str,
         arity: int,
-        on_growth: Callable[[Relation], None] | None = None,
+        on_growth: Callable[[Relation, int], None] | None = None,
         fold: Fold | None = None,
     ) -> None:
         self.name = name
@@ -173,7 +189,7 @@ class Relation:
         """Add `weights` to the supports at `heights` (one element stands for all); returns the row of each tuple.
 
         Raises:
-            PushOverflow: a count leaves 64 bits; the tuples before the offending one are pushed.
+            PushOverflow: a count leaves 64 bits, or there is no more room; the tuples before that are pushed.
         """
         out = np.empty(len(codes), np.int32)
         done = 0
@@ -184,23 +200,32 @@ class Relation:
                     relation=self.name,
                 )
                 raise PushOverflow(error, out[: -1 - done])
-            self._grow()
+            try:
+                self._grow()
+            except BudgetExceededError as stop:
+                raise PushOverflow(stop, out[:done]) from None
         return out
 
     def _grow(self) -> None:
         a = self.arrays
-        if a.head[ROW_FREE] == NONE and a.head[ROWS] == len(a.rows):
-            size = _larger(len(a.rows))
-            self.arrays = a = a._replace(rows=grown(a.rows, size), heads=grown(a.heads, size))
-            self._marks = np.zeros(size, np.int8)
-        if (a.head[LIVE] + 1) * 3 > a.slots.size * 2:
-            slots = np.full(a.slots.size * 2, NONE, np.int32)
-            kernels.rehash(a, slots)
-            self.arrays = a = a._replace(slots=slots)
-        if a.head[NODE_FREE] == NONE and a.head[NODES] == len(a.nodes):
-            self.arrays = a._replace(nodes=grown(a.nodes, _larger(len(a.nodes))))
-        if self._on_growth is not None:
-            self._on_growth(self)
+        rows = _larger(len(a.rows)) if a.head[ROW_FREE] == NONE and a.head[ROWS] == len(a.rows) else 0
+        slots = a.slots.size * 2 if (a.head[LIVE] + 1) * 3 > a.slots.size * 2 else 0
+        nodes = _larger(len(a.nodes)) if a.head[NODE_FREE] == NONE and a.head[NODES] == len(a.nodes) else 0
+        row = a.rows.itemsize * self.arity + a.heads.itemsize + self._marks.itemsize
+        self._announce(rows * row + slots * a.slots.itemsize + nodes * a.nodes.itemsize)
+        if rows:
+            self.arrays = a = a._replace(rows=grown(a.rows, rows), heads=grown(a.heads, rows))
+            self._marks = np.zeros(rows, np.int8)
+        if slots:
+            table = np.full(slots, NONE, np.int32)
+            kernels.rehash(a, table)
+            self.arrays = a = a._replace(slots=table)
+        if nodes:
+            self.arrays = a._replace(nodes=grown(a.nodes, nodes))
+
+    def _announce(self, size: int) -> None:
+        if self._on_growth is not None and size:
+            self._on_growth(self, size)
 
     # ---- entries
 
@@ -249,6 +274,14 @@ class Relation:
 
     def change_entries(self, rows: I32, weights: I64, height: int, removals: int) -> None:
         """Add `weights` to the entries of `rows` at `height`, here and in every index. `weights` is not kept."""
+        # Before anything changes: what is done in part could not be undone.
+        room = len(self.arrays.entries)
+        if self.entries + len(rows) > room:
+            room = max(_larger(room), self.entries + len(rows))
+        size = room * self.arrays.entries.itemsize if room > len(self.arrays.entries) else 0
+        # The lists of rows, ids and weights come besides.
+        size += 16 * len(rows) + sum(ix.growth(len(rows), room) for ix in self.indexes.values())
+        self._announce(size)
         out_rows = np.empty(len(rows), np.int32)
         ids = np.empty(len(rows), np.int32)
         left = weights.copy()
@@ -271,8 +304,6 @@ class Relation:
         self.arrays = a._replace(entries=grown(a.entries, capacity))
         for ix in self.indexes.values():
             ix.hold_entries(capacity)
-        if self._on_growth is not None:
-            self._on_growth(self)
 
     def list_entries(self) -> tuple[I32, I32, I32]:
         """(rows, entry ids, height * 2 + sign) of all entries."""
@@ -286,12 +317,12 @@ class Relation:
         """Build the index over `columns` from the entries, if it is not there."""
         if columns in self.indexes:
             return
+        # The index, and the lists of entries that it is made from.
+        self._announce(self.entries * (28 + 8 * self.arity) + 4 * len(self.arrays.entries))
         ix = Index(self.arity, columns, len(self.arrays.entries))
         rows, ids, _ = self.list_entries()
         ix.add(self.arrays.rows, rows, ids, self.arrays.entries)
         self.indexes[columns] = ix
-        if self._on_growth is not None:
-            self._on_growth(self)
 
     # ---- reading
 

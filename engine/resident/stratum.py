@@ -123,6 +123,7 @@ class StratumRun:
         relation = self._relations[smallest.start.relation]
         if not relation.entries:
             return
+        self._meter.reserve(relation.entries * (32 + 8 * relation.arity), relation)
         rows, _, hw = relation.list_entries()
         weights = (weight * (1 - 2 * (hw & 1))).astype(np.int64) if relation.negative else ONE * weight
         heights = hw >> 1 if relation.name in self._own else GROUND
@@ -208,6 +209,10 @@ class StratumRun:
         changes = {}
         for name, rows in sorted(scheduled.items()):
             relation = self._relations[name]
+            waiting = sum(map(len, rows))
+            self._meter.beside -= 4 * waiting
+            # What is touched, and what comes out: rows, weights, and what is to be looked at later.
+            self._meter.reserve(32 * waiting, relation)
             touched = rows[0] if len(rows) == 1 else np.concatenate(rows)
             changed, weights, removals, later, heights = relation.settle(touched, height, self._signed)
             if len(later):
@@ -232,6 +237,7 @@ class StratumRun:
             self._watch.note({name: (relation.codes(changed), weights)})
         early, mixed, late = self._plans_from(name)
         if early or mixed or late:
+            self._meter.reserve(8 * relation.arity * len(changed), relation)
             one = removals == 0 and not self._signed
             batch = Batch(relation.codes(changed), np.array([height], np.int32), ONE if one else weights)
             run = partial(self._runner.run, charge=self._meter.charge, emit=self._emit)
@@ -249,9 +255,10 @@ class StratumRun:
             for plan in mixed:
                 run(plan, batch, targets)
         changes = self._journal[name]
+        relation.change_entries(changed, weights, height, removals)
         if self._signed or not changes.fresh:
             changes.entries.append((changed, weights, height))
-        relation.change_entries(changed, weights, height, removals)
+            self._meter.beside += changed.nbytes + weights.nbytes
         if name in self._folded:
             for fold in self._clocked.values():
                 if name in fold.fold.sources:
@@ -303,6 +310,7 @@ class StratumRun:
             raise stop.error from None
         if not changes.fresh:
             changes.pushes.append((rows, heights, weights))
+            self._meter.beside += rows.nbytes + heights.nbytes + weights.nbytes
         if heights is not GROUND:
             # As floats: the sum of counts that fit into 64 bits need not.
             times = len(codes) if weights.size == 1 else 1
@@ -314,6 +322,7 @@ class StratumRun:
 
     def _look_later(self, name: str, rows: I32, heights: I32) -> None:
         """Put rows on the schedule at their heights."""
+        self._meter.beside += rows.nbytes
         first = int(heights[0])
         if heights.size == 1 or (heights == first).all():
             self._schedule.setdefault(first, {}).setdefault(name, []).append(rows)

@@ -85,11 +85,7 @@ class Clocked:
     def _circuit(self, stratum: Stratum) -> Circuit:
         """The stratum over relations that hold facts only."""
         below = tuple(Stratum((name,), (), False) for name in sorted(self.lower))
-        strata = (*below, stratum)
-        demands = {demand for rule in stratum.rules for plan in rule.plans for demand in plan.demands}
-        demands |= {demand for fold in stratum.folds for demand in fold.demands}
-        stratum_of = {name: one for one in strata for name in one.relations}
-        return Circuit(strata, frozenset(demands), self.arities, stratum_of, stratum.reads)
+        return Circuit.of((*below, stratum), self.arities)
 
     def _everything(self, held: Mapping[str, pa.Table], tables: Tables) -> dict[str, FactDelta]:
         """All that the stratum is computed from."""

@@ -21,6 +21,7 @@ from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, to
 from engine.circuit.circuit import EMPTY, Circuit, Stratum, is_internal
 from engine.circuit.normal import UNIT
 from engine.circuit.plan import CompiledRule
+from engine.circuit.walk import Walk
 from engine.elastic import Abandoned, BootstrapCost, Course, OwnFacts, Policy, Switched
 from engine.epoch import RelationChange
 from engine.errors import ZedlogError
@@ -45,6 +46,7 @@ class _Epoch:
     """The executed epoch, until it is kept or dropped."""
 
     circuit: Circuit
+    walk: Walk
     versions: dict[str, Version]
     rules: Mapping[str, CompiledRule]
     deltas: dict[str, Table] = field(default_factory=dict)
@@ -73,7 +75,6 @@ class SparkPlacement:
         self._tables = Tables(self._source)
         self._circuit = EMPTY
         self._versions: dict[str, Version] = {}
-        self._rules: dict[str, CompiledRule] = {}
         self._costs: dict[tuple[str, ...], BootstrapCost] = {}
         self._epoch: _Epoch | None = None
         self.heights = 0
@@ -103,20 +104,22 @@ class SparkPlacement:
     ) -> Executed:
         assert self._epoch is None, "the last epoch is neither committed nor rolled back"
         versions = dict(self._versions)
-        for name, arity in circuit.arities.items():
+        walk = Walk(circuit, self._circuit, facts)
+        for name in (name for stratum in walk.fresh for name in stratum.relations):
+            arity = circuit.arities[name]
             if name not in versions or versions[name].arity != arity:
                 # Nothing of the old program holds a tuple of it: the reasoner lets a schema go only then.
                 assert name not in versions or not versions[name].live, (
                     "a relation with tuples keeps its arity"
                 )
                 versions[name] = Version(name, arity)
-        epoch = self._epoch = _Epoch(circuit, versions, {**self._rules, **circuit.rules})
+        epoch = self._epoch = _Epoch(circuit, walk, versions, {**self._circuit.rules, **circuit.rules})
         growth = {name: Growth(name, version.live, version.memory()) for name, version in versions.items()}
         meter = Meter(budget, growth)
         self.heights = 0
         try:
             with self._tables.watched(budget.seconds, budget.cancelled, meter.check_time):
-                for stratum in circuit.strata:
+                for stratum in walk:
                     self._run(epoch, stratum, facts, encode, meter, growth, policy)
                 check_faults(
                     [rule for id_, rule in sorted(circuit.rules.items()) if id_ in epoch.faulty],
@@ -309,12 +312,14 @@ class SparkPlacement:
 
     def _take(self, epoch: _Epoch, outcomes: Mapping[str, Outcome]) -> None:
         """Make a stratum's outcome the state, and hand its changes to the strata above."""
-        read = epoch.circuit.read_above | self._circuit.read_above
         for name, outcome in outcomes.items():
             epoch.versions[name] = outcome.version
             epoch.changes[name] = outcome.change
             moved = np.flatnonzero(outcome.change.present)
-            if name in read and len(moved):
+            if not len(moved):
+                continue
+            epoch.walk.changed(name)
+            if epoch.circuit.is_read_above(name) or self._circuit.is_read_above(name):
                 weights = outcome.change.present[moved].astype(np.int64)
                 epoch.deltas[name] = self._tables.put(to_arrow(outcome.change.codes[moved], weight=weights))
 
@@ -343,7 +348,7 @@ class SparkPlacement:
         for name in gone:
             assert not epoch.versions.pop(name).live, "a relation with tuples has a schema"
         before, self._versions = self._versions, epoch.versions
-        self._circuit, self._rules = epoch.circuit, dict(epoch.circuit.rules)
+        self._circuit = epoch.circuit
         strata = {stratum.relations for stratum in self._circuit.strata}
         costs = {**self._costs, **epoch.costs}
         self._costs = {names: cost for names, cost in costs.items() if names in strata}
@@ -428,8 +433,13 @@ class SparkPlacement:
         found = self._tables.collect(summary.where(wanted), small=version.rows <= self._tables.local_rows)
         return codes_of(found, version.arity), array_of(found, "asserted")
 
-    def relations(self) -> Sequence[str]:
-        return sorted(self._versions if self._epoch is None else self._epoch.versions)
+    def holds(self, relation: str) -> bool:
+        version = self._version(relation)
+        return version is not None and version.counts != Counts()
+
+    def codes(self, columns: Mapping[str, Sequence[int] | None]) -> Codes | None:
+        # A query for each relation.
+        return None
 
     def memory(self) -> int:
         return sum(version.memory() for version in self._versions.values())
@@ -455,7 +465,7 @@ class SparkPlacement:
         except BaseException:
             self._release(versions, {})
             raise
-        self._versions, self._circuit, self._rules = versions, state.circuit, dict(state.circuit.rules)
+        self._versions, self._circuit = versions, state.circuit
         for names, cost in bootstrap_costs(state).items():
             held = float(sum(versions[name].counts.derived for name in names))
             self._costs[names] = replace(cost, pushed=cost.derivations, held=held, now=held)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -186,7 +186,8 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class SymbolChunk:
-    """The symbols with the codes first <= code < first + count."""
+    """The symbols with the codes first <= code < first + count. Some may have been forgotten, and between two chunks
+    there may be a gap where all were; the last chunk stays, for the next code follows from it."""
 
     id: str
     first: int
@@ -273,13 +274,14 @@ class Manifest:
             raise CorruptSnapshotError(f"the manifest of an epoch is damaged: {error}") from error
 
 
-def encode_symbols(symbols: tuple[str, ...] | list[str]) -> bytes:
-    """A chunk of symbols."""
-    return orjson.dumps(symbols)
+def encode_symbols(symbols: Sequence[str | None]) -> bytes:
+    """A chunk of symbols; None for one that was forgotten, and nothing for those at the end."""
+    length = next((i for i in range(len(symbols), 0, -1) if symbols[i - 1] is not None), 0)
+    return orjson.dumps(list(symbols[:length]))
 
 
-def decode_symbols(data: bytes) -> list[str]:
-    """The inverse of `encode_symbols`."""
+def decode_symbols(data: bytes) -> list[str | None]:
+    """The inverse of `encode_symbols`, without the forgotten symbols at the end."""
     parsed = _json(data, "a symbol chunk")
     if not isinstance(parsed, list):
         raise CorruptSnapshotError("a symbol chunk of the snapshot is damaged: it is no list")

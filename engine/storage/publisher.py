@@ -10,7 +10,8 @@ The step is a Lua script that first checks the fencing token of the lease and th
 this publication follows, so it can be sent again when the connection broke and nobody knows whether it was
 done.
 
-Costs: proportional to the changed tuples, plus one line per relation for the manifest.
+Costs: proportional to the changed tuples, plus one line per relation for the manifest; and the whole program, when
+rules or schemas changed.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from __future__ import annotations
 import secrets
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import orjson
 import redis
 
-from engine.epoch import EpochRecord, changed_name
+from engine.epoch import EpochRecord, RuleInfo, changed_name
 from engine.errors import CorruptSnapshotError, EngineLeaseError, InvalidRequestError, shown
+from engine.language.schema import Schema
 from engine.storage.compaction import EMPTY, apply_change
 from engine.storage.connection import storage_errors
 from engine.storage.head import FIELDS, Head
@@ -38,7 +40,7 @@ from engine.storage.objects import ObjectStore
 from engine.storage.outcome import Outcome
 from engine.storage.references import References
 from engine.storage.scripts import PUBLISH, STAGE
-from engine.storage.symbol_chunks import append_symbols
+from engine.storage.symbol_chunks import append_symbols, forget_symbols
 
 # Objects of more bytes than this together are sent ahead, in portions, so that no single command grows with
 # the epoch and other clients get their turn in between.
@@ -70,6 +72,16 @@ class _Retained:
     epoch: int
     time: float
     children: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """The program that was written last: its object, and what it was made from, by identity."""
+
+    id: str
+    rules: tuple[RuleInfo, ...]
+    schemas: Mapping[str, Schema]
+    declarations: str
 
 
 @dataclass(slots=True)
@@ -113,6 +125,7 @@ class Publisher:
         self._references = References(self.store.children)
         self._retained: deque[_Retained] = deque()
         self._unsettled: _Publication | None = None
+        self._program: _Published | None = None
         self._head = read_head(client, self._keys)
         self.incarnation = self._head.incarnation if self._head else secrets.token_hex(4)
         self._manifest: Manifest | None = None
@@ -235,15 +248,16 @@ class Publisher:
             assert key == name or not counts.all, "a relation that is replaced is emptied first"
             if counts.all:
                 relations[name] = RelationEntry(self.store.put_relation(relation), counts)
-        program = Program(record.rules, record.declarations, dict(record.schemas))
         return Manifest(
             epoch=record.epoch,
             oldest=self._oldest_retained(record.epoch, now),
             incarnation=self.incarnation,
             time=now,
-            program_id=self.store.put(PROGRAM, program.encode()),
+            program_id=self._program_id(record),
             relations=relations,
-            symbols=append_symbols(symbols, record.symbols, self.store),
+            symbols=append_symbols(
+                forget_symbols(symbols, record.forgotten, self.store), record.symbols, self.store
+            ),
             changes=changes,
             changed_schemas={
                 name: record.changed_schemas[name]
@@ -251,6 +265,18 @@ class Publisher:
                 if record.changed_schemas[name] != record.schemas.get(name)
             },
         )
+
+    def _program_id(self, record: EpochRecord) -> str:
+        """The object of the record's program; the one of the last epoch, where that has the same rules and schemas."""
+        before, last = self._manifest, self._program
+        if before is not None and last is not None and before.program_id == last.id:
+            unchanged = record.rules is last.rules and record.schemas is last.schemas
+            if unchanged and record.declarations == last.declarations:
+                return before.program_id
+        program = Program(record.rules, record.declarations, dict(record.schemas))
+        id_ = self.store.put(PROGRAM, program.encode())
+        self._program = _Published(id_, record.rules, record.schemas, record.declarations)
+        return id_
 
     def _oldest_retained(self, epoch: int, now: float) -> int:
         oldest_by_count = epoch - self._retention.epochs + 1

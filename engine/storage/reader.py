@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+import numpy as np
+import numpy.typing as npt
 import redis.asyncio
 
+from engine.errors import CorruptSnapshotError
 from engine.storage.blocks import Present, decode_block
 from engine.storage.connection import storage_errors
 from engine.storage.keys import Keys
@@ -33,15 +36,30 @@ _SYMBOL_OVERHEAD = 170
 
 @dataclass(slots=True)
 class Texts:
-    """The symbols of a chunk; the way back from text to place is made when first asked for."""
+    """The symbols of a chunk, None where one was forgotten; the way back from text to place is made when first asked
+    for."""
 
-    texts: list[str]
+    texts: list[str | None]
     _places: dict[str, int] = field(default_factory=dict)
 
     def place(self, text: str) -> int | None:
         if not self._places:
-            self._places = {known: i for i, known in enumerate(self.texts)}
+            self._places = {known: i for i, known in enumerate(self.texts) if known is not None}
         return self._places.get(text)
+
+    def at(self, places: npt.NDArray[np.int64]) -> list[str]:
+        """The texts at places.
+
+        Raises:
+            CorruptSnapshotError: there is none.
+        """
+        found = []
+        for place in places.tolist():
+            text = self.texts[place] if place < len(self.texts) else None
+            if text is None:
+                raise CorruptSnapshotError("a tuple of the snapshot has a symbol that is not there")
+            found.append(text)
+        return found
 
 
 class ObjectReader:

@@ -28,7 +28,7 @@ from engine.errors import (
 from engine.language.schema import Column, ColumnType, Schema
 from engine.storage.compaction import EMPTY
 from engine.storage.manifest import Counts, Manifest, Program
-from engine.storage.reader import ObjectReader
+from engine.storage.reader import ObjectReader, Texts
 from engine.storage.rows import Codes, Rows, concatenate
 from engine.storage.scan import scan
 from engine.storage.snapshot_symbols import SnapshotSymbols
@@ -277,14 +277,14 @@ class Snapshot:
         home[codes >= count] = -1
         needed = [number for number in np.unique(home).tolist() if number >= 0]
         chunks = [self._manifest.symbols[i] for i in needed]
-        sources = [(-1, count, new)] if new else []
+        sources = [(-1, count, Texts(list(new)))] if new else []
         for number, chunk, known in zip(needed, chunks, await self._reader.texts(chunks), strict=True):
-            sources.append((number, chunk.first, known.texts))
+            sources.append((number, chunk.first, known))
         texts = [""] * len(codes)
-        for number, first, known_texts in sources:
+        for number, first, known in sources:
             rows = np.flatnonzero(home == number)
-            for row, place in zip(rows.tolist(), (codes[rows] - first).tolist(), strict=True):
-                texts[row] = known_texts[place]
+            for row, text in zip(rows.tolist(), known.at(codes[rows] - first), strict=True):
+                texts[row] = text
         return texts
 
 

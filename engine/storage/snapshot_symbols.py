@@ -26,18 +26,15 @@ class SnapshotSymbols(SymbolTable):
         self, count: int, known: Mapping[str, int], chunks: Sequence[tuple[int, Texts]] = ()
     ) -> None:
         super().__init__()
-        self._count = count
+        self._count = self._next = count
         self._known = dict(known)
         self._chunks = chunks
         self._firsts = np.array([first for first, _ in chunks], np.int64)
 
-    def __len__(self) -> int:
-        return self._count + len(self._texts)
-
     def find(self, text: str) -> int | None:
         code = self._codes.get(text)
         if code is not None:
-            return self._count + code
+            return code
         code = self._known.get(text)
         if code is None:
             for first, texts in self._chunks:
@@ -49,17 +46,13 @@ class SnapshotSymbols(SymbolTable):
 
     def intern(self, text: str) -> int:
         code = self.find(text)
-        return self._count + super().intern(text) if code is None else code
+        return super().intern(text) if code is None else code
 
     def intern_all(self, texts: Sequence[str]) -> Codes:
         return np.array([self.intern(text) for text in texts], np.int64)
 
     def text(self, code: int) -> str:
-        if code >= self._count:
-            return self._texts[code - self._count]
-        chunk = int(np.searchsorted(self._firsts, code, side="right")) - 1
-        first, texts = self._chunks[chunk]
-        return texts.texts[code - first]
+        return self.texts(np.array([code], np.int64))[0]
 
     def texts(self, codes: Codes) -> list[str]:
         found = [""] * len(codes)
@@ -68,16 +61,14 @@ class SnapshotSymbols(SymbolTable):
         for chunk in np.unique(home).tolist():
             rows = np.flatnonzero(home == chunk)
             if chunk == len(self._chunks):
-                first, texts = self._count, self._texts
+                known = super().texts(codes[rows])
             else:
-                first, texts = self._chunks[chunk][0], self._chunks[chunk][1].texts
-            for row, place in zip(rows.tolist(), (codes[rows] - first).tolist(), strict=True):
-                found[row] = texts[place]
+                first, texts = self._chunks[chunk]
+                known = texts.at(codes[rows] - first)
+            for row, text in zip(rows.tolist(), known, strict=True):
+                found[row] = text
         return found
 
     def since(self, first: int) -> tuple[str, ...]:
         assert first >= self._count, "only the new symbols are listed"
-        return tuple(self._texts[first - self._count :])
-
-    def truncate(self, length: int) -> None:
-        super().truncate(length - self._count)
+        return super().since(first)

@@ -39,7 +39,7 @@ def plan(
     - `echo 'tc(x, z) :- tc(x, y), edge(y, z).' | zedlog plan -`
     """
     # Imported here, so that the other commands start without them.
-    from engine.circuit.circuit import compile_circuit
+    from engine.circuit.compile import compile_circuit
     from engine.circuit.describe import to_json, to_mermaid, to_text
     from engine.language.check import check_rule, infer_schemas
     from engine.language.parser import parse_program

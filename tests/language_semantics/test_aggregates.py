@@ -428,6 +428,73 @@ def test_attend_the_party_is_refused_by_name() -> None:
     assert everything(reasoner) == before
 
 
+def held(reasoner: Reasoner) -> int:
+    """The rows that are kept in all, also of relations that no text names."""
+    placement: Any = reasoner._placement
+    return sum(relation.live for relation in placement._relations.values())
+
+
+def test_a_count_over_independent_atoms_keeps_no_product() -> None:
+    rule = "both(n) :- n = count : { a(_), b(_) }."
+    reasoner = reasoner_with([rule], a=[(i,) for i in range(200)], b=[(i,) for i in range(300)])
+    assert reasoner.facts("both") == [(60_000,)]
+    assert held(reasoner) < 1100
+    reasoner.apply(facts={"a": [((0,), -1)], "b": [((300,), 1)]})
+    assert reasoner.facts("both") == [(199 * 301,)]
+    reasoner.apply(facts={"b": [((i,), -1) for i in range(301)]})
+    assert reasoner.facts("both") == [(0,)]
+    reasoner.dry_run(facts={"b": [((1,), 1)]})
+    assert reasoner.facts("both") == [(0,)]
+    assert_same_state(reasoner, reasoner_with([rule], a=[(i,) for i in range(1, 200)]))
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        # a: (x, 1) (x, 2) (y, 5); b: (x, 10) (x, 20) (x, 30); c: 7, 8.
+        ("n(g, k) :- a(g, _), k = count : { a(g, _), b(g, _) }.", {("x", 6), ("y", 0)}),
+        ("n(g, k) :- a(g, _), k = sum v : { a(g, v), b(g, _) }.", {("x", 9), ("y", 0)}),
+        ("n(g, k) :- a(g, _), k = sum v : { c(_), a(g, v), b(g, _) }.", {("x", 18), ("y", 0)}),
+        ("n(g, k) :- a(g, _), k = sum 2 : { a(g, _), c(_) }.", {("x", 8), ("y", 4)}),
+        # Connected through w: 2 * 3 pairs of which none has equal values.
+        ("n(g, k) :- a(g, _), k = count : { a(g, w), b(g, w) }.", {("x", 0), ("y", 0)}),
+        # A condition on both keeps them together, one on each apart.
+        ("n(g, k) :- a(g, _), k = count : { a(g, v), b(g, w), v < w }.", {("x", 6), ("y", 0)}),
+        ("n(g, k) :- a(g, _), k = count : { a(g, v), v > 1, b(g, w), w > 10 }.", {("x", 2), ("y", 0)}),
+        ("n(g, k) :- a(g, _), k = count : { a(g, v), !c(v), c(w), !b(g, w) }.", {("x", 4), ("y", 2)}),
+        # What has no variable of its own holds or does not.
+        ('n(g, k) :- a(g, _), k = count : { c(_), b(g, 10), c(_), g != "z" }.', {("x", 4), ("y", 0)}),
+        # More parts than there may be counts: the product is kept.
+        ("n(g, k) :- a(g, _), k = count : { c(_), c(_), c(_), c(_), c(_) }.", {("x", 32), ("y", 32)}),
+        # min and mean are as they were.
+        ("n(g, k) :- a(g, _), k = min v : { a(g, v), b(g, _) }.", {("x", 1)}),
+        ("n(g, k) :- a(g, _), k = mean v : { a(g, v), b(g, _) }.", {("x", 1.5)}),
+    ],
+)
+def test_parts_of_an_aggregate_that_are_independent(rule: str, expected: set[tuple[Any, ...]]) -> None:
+    given = {
+        "a": [("x", 1), ("x", 2), ("y", 5)],
+        "b": [("x", 10), ("x", 20), ("x", 30)],
+        "c": [(7,), (8,)],
+    }
+    reasoner = reasoner_with([rule], **given)
+    assert set(reasoner.facts("n")) == expected
+    for relation, tuples in given.items():
+        for row in tuples:
+            reasoner.apply(facts={relation: [(row, -1)]})
+            reasoner.apply(facts={relation: [(row, 1)]})
+    assert set(reasoner.facts("n")) == expected
+    assert_same_state(reasoner, reasoner_with([rule], **given))
+
+
+def test_a_value_that_an_empty_part_hides_refuses_nothing() -> None:
+    rule = "n(k) :- k = sum v : { a(x), v = 1 / x, b(_) }."
+    reasoner = reasoner_with([rule], a=[(0,), (1,)])
+    assert reasoner.facts("n") == [(0,)]
+    with pytest.raises(ZedlogError, match="divides by zero"):
+        reasoner.apply(facts={"b": [((1,), 1)]})
+
+
 def test_true_and_false_as_literals_and_as_terms() -> None:
     rules = [
         "all(x) :- q(x, _), true.",

@@ -54,7 +54,7 @@ def test_the_group_of_the_smallest_codes_is_named_whatever_swings_besides() -> N
         "walk(0) :- start(_, _).",
     ]
     ring = [(i, (i + 1) % 50) for i in range(50)]
-    with pytest.raises(FixpointNotReachedError, match=r"the max of best\('b'\)") as refused:
+    with pytest.raises(FixpointNotReachedError, match=r'the max of best\("b"\)') as refused:
         reasoner_with(rules, start=[("x", 3), ("b", 5), ("c", 5), ("d", 9)], next=ring)
     assert (refused.value.detail["group"], refused.value.detail["values"]) == (["b"], [5, 7])
     reasoner = reasoner_with(rules, start=[("x", 3), ("d", 9)], next=ring)

@@ -15,7 +15,7 @@ from hypothesis import event, given, note
 from hypothesis import strategies as st
 
 from engine import Reasoner
-from engine.circuit.circuit import compile_circuit
+from engine.circuit.compile import compile_circuit
 from engine.errors import (
     BudgetExceededError,
     EvaluationError,

@@ -12,7 +12,7 @@ import pytest
 
 from engine import Reasoner
 from engine.arrow import Codes, to_arrow
-from engine.circuit.circuit import compile_circuit
+from engine.circuit.compile import compile_circuit
 from engine.circuit.pivot import pivot_of
 from engine.elastic import Policy
 from engine.errors import EvaluationError

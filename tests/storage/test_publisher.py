@@ -9,16 +9,18 @@ from typing import Any, cast
 import pytest
 import redis
 
+from engine.epoch import RuleInfo
 from engine.errors import CorruptSnapshotError, EngineLeaseError, InvalidRequestError, StorageUnavailableError
 from engine.storage import publisher as publisher_module
 from engine.storage.client import DatabaseClient
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.keys import Keys
 from engine.storage.lease import Lease
+from engine.storage.manifest import PROGRAM
 from engine.storage.outcome import Outcome
 from engine.storage.publisher import Publisher, Retention
 from engine.storage.references import References
-from tests.storage.writing import Model, change, epoch_record, new_publisher
+from tests.storage.writing import Model, change, epoch_record, new_publisher, number_schema
 
 
 def keys_of(client: redis.Redis, database: str) -> set[bytes]:
@@ -55,6 +57,30 @@ def test_nothing_is_left_behind(client: redis.Redis, database: str) -> None:
     assert client.xlen(Keys(database).epochs) == 20
     manifests = {key for key in keys_of(client, database) if b":manifest:" in key}
     assert manifests == {Keys(database).manifest(e).encode() for e in range(497, 501)}
+
+
+def test_a_program_that_stays_is_not_written_again(client: redis.Redis, database: str) -> None:
+    publisher = new_publisher(client, database)
+    model: Model = {}
+    rules = tuple(RuleInfo(f"r{i}", f"p{i}(x) :- q(x).", f"p{i}(v0) :- q(v0).", 1) for i in range(3))
+    schemas = {"r": number_schema("r", 2)}
+
+    def publish(number: int, rules: tuple[RuleInfo, ...]) -> set[str]:
+        """The kinds of the objects that an epoch names, and that were not there."""
+        before = set(publisher._references._counts)
+        changes = {"r": change(model, "r", 2, {(number, number): (1, False)})}
+        record = epoch_record(number, changes, schemas, rules)
+        publisher.publish(record, [], f"{number}-1")
+        return {name[0] for name in set(publisher._references._counts) - before}
+
+    assert PROGRAM in publish(1, rules)
+    assert PROGRAM not in publish(2, rules)
+    assert PROGRAM in publish(3, rules[:2])
+    assert PROGRAM not in publish(4, rules[:2][:2])
+    # The first epoch of another writer writes what it is given; what is equal has the same name.
+    other = new_publisher(client, database)
+    other.publish(epoch_record(5, {}, schemas, rules[:2]), [], "5-1")
+    assert other.manifest.program_id == publisher.manifest.program_id
 
 
 def test_a_new_publisher_goes_on(client: redis.Redis, database: str) -> None:
