@@ -99,7 +99,7 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
         "exports",
         {"path": "a.x", "relation": "e"},
         "invalid_request",
-        "parquet, csv, jsonl, ntriples",
+        "parquet, csv, tsv, jsonl, ntriples",
     ),
     ("no relation", "imports", {"path": "a.csv"}, "invalid_request", "needs the relation"),
     ("no name", "imports", {"path": "a.csv", "relation": "a b"}, "invalid_request", "cannot name a relation"),
