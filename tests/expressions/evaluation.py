@@ -41,7 +41,13 @@ def types_of(columns: Columns) -> dict[str, ColumnType | None]:
 
 
 def encoded(columns: Columns, symbols: SymbolTable) -> dict[str, Codes]:
-    return {name: encode_column(values, type_of(values[0]), symbols) for name, values in columns.items()}
+    # Symbols without the check for Unicode: an older state may hold any text of Python.
+    return {
+        name: symbols.intern_all(values)  # type: ignore[arg-type]  # all are str
+        if (kind := type_of(values[0])) is ColumnType.SYMBOL
+        else encode_column(values, kind, symbols)
+        for name, values in columns.items()
+    }
 
 
 def term(text: str, symbols: SymbolTable | None = None, /, **columns: Sequence[Value]) -> list[Any]:

@@ -22,7 +22,9 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 }
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "number": st.one_of(st.sampled_from([INT_MIN, -1, 0, 1, INT_MAX]), st.integers(INT_MIN, INT_MAX)),
-    "float": st.one_of(st.sampled_from([0.0, -0.0, 1.5, -1.5]), st.floats(allow_nan=False)),
+    "float": st.one_of(
+        st.sampled_from([0.0, -0.0, 1.5, -1.5]), st.floats(allow_nan=False, allow_infinity=False)
+    ),
     "symbol": st.text(st.characters(exclude_categories=["Cs"]), max_size=2),
     "bool": st.booleans(),
 }

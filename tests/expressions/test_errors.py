@@ -123,7 +123,8 @@ def test_the_rows_that_have_a_value_are_told_apart_whatever_the_reasons_of_the_o
 def test_of_texts_only_those_without_a_value_are_left_out() -> None:
     symbols = SymbolTable()
     texts = ["12", "x", "12", "", "\ud800", "[a"]
-    columns = {"s": encode_column(texts, ColumnType.SYMBOL, symbols)}
+    # Half a character is refused as a value of a fact; an older state may hold it.
+    columns = {"s": symbols.intern_all(texts)}
     types = {"s": ColumnType.SYMBOL}
     before = len(symbols)
     values, rows = expression('cat(to_string(to_number(s)), "!")', types).where_defined(columns, 6, symbols)
