@@ -272,6 +272,24 @@ class EvaluationCancelledError(ZedlogError):
     code = "evaluation_cancelled"
 
 
+class TransactionCancelledError(ZedlogError):
+    """The transaction was cancelled before its epoch was committed; it changed nothing."""
+
+    code = "cancelled"
+
+
+class TransactionNotCancellableError(ZedlogError):
+    """The transaction has its outcome already. What it committed can be taken back by the opposite transaction."""
+
+    code = "transaction_not_cancellable"
+
+
+class InternalError(ZedlogError):
+    """A fault of Zedlog itself. Nothing was changed; the log of the process that failed has the details."""
+
+    code = "internal_error"
+
+
 class ConstraintViolationError(ZedlogError):
     """After the transaction a relation that is declared a `constraint` would hold tuples. `detail` has the first."""
 

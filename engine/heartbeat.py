@@ -11,16 +11,21 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 from engine.errors import EngineLeaseError, StorageUnavailableError
 from engine.storage.connection import connect
 from engine.storage.lease import Lease
 
+ATTEND_SECONDS = 0.25
+
 
 class Heartbeat:
-    """The lease of one engine, and its status. Make it, `start` it, tell it the state, `stop` it."""
+    """The lease of one engine, and its status. Make it, `start` it, tell it the state, `stop` it. `attend` is called
+    by its thread, every `ATTEND_SECONDS`."""
 
     def __init__(self, redis_url: str, database: str, ttl: float) -> None:
+        self.attend: Callable[[], None] = lambda: None
         self._redis = connect(redis_url)
         self.lease = Lease(self._redis, database, ttl)
         self._interval = ttl / 4
@@ -72,8 +77,12 @@ class Heartbeat:
 
     def _beat(self) -> None:
         self._renew()
-        while not self._stop.wait(self._interval):
-            self._renew()
+        renewed = time.monotonic()
+        while not self._stop.wait(min(self._interval, ATTEND_SECONDS)):
+            if time.monotonic() - renewed >= self._interval:
+                self._renew()
+                renewed = time.monotonic()
+            self.attend()
 
     def _renew(self) -> None:
         with self._lock:

@@ -30,6 +30,9 @@ Codes = npt.NDArray[np.int64]
 FactDelta = tuple[Codes, Codes]
 """(codes, weights int64[n]): what is added to the asserted weights. A tuple may stand twice."""
 
+EPOCH_SECONDS = 600.0
+"""Seconds of evaluation after which the engine process refuses an epoch, where nothing else is said."""
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -38,6 +41,7 @@ class Budget:
     derivations: enumerated in the epoch. tuples: rows held by all relations after it. height: of any tuple of a
     recursive stratum.
     memory: bytes of all arrays. seconds: of evaluation. cancelled: asked now and then; true ends the evaluation.
+    entered: told the relations of each stratum that the evaluation comes to.
     """
 
     derivations: int | None = None
@@ -46,6 +50,7 @@ class Budget:
     memory: int | None = None
     seconds: float | None = None
     cancelled: Callable[[], bool] | None = None
+    entered: Callable[[tuple[str, ...]], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,21 @@ another state than the one this process left (a restored backup, a wiped databas
 the state is rebuilt from Redis. So it is when Spark's executors took state with them: nothing is published, the log
 still has the transactions, and they are done on the rebuilt state; the first one is refused if it happens again.
 
-An entry that cannot be read stops the process (exit status 1, the entry named in the status); it is never
-skipped. Under load all waiting transactions, up to a bound, share one epoch, so the rate grows with the load.
+A fault of Zedlog itself (an exception that is not one of ours, a process that ended in the middle of an epoch) refuses
+the transaction that met it, and the state is recovered before the next one (engine/attempts.py). Only an entry that
+cannot be read stops the process (exit status 1, the entry named in the status); it is never skipped. Under load all
+waiting transactions, up to a bound, share one epoch, so the rate grows with the load.
+
+Told to stop, the engine commits the running epoch if that takes a moment; otherwise the epoch is dropped, and done
+after the next start.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import math
+import os
 import signal
 import sys
 import threading
@@ -25,27 +32,32 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from engine.answers import answer
+from engine.attempts import Attempts
 from engine.elastic import SWITCH, Policy, parse_switch
 from engine.errors import (
     BatchUnreadableError,
     CorruptLogError,
     EngineLeaseError,
+    EvaluationCancelledError,
     InvalidRequestError,
     SparkStateLostError,
     StorageUnavailableError,
     ZedlogError,
 )
 from engine.heartbeat import Heartbeat
+from engine.interruption import Interruption
 from engine.memory import default_memory_budget
-from engine.placement import MAX_HEIGHT, Budget
+from engine.placement import EPOCH_SECONDS, MAX_HEIGHT, Budget
 from engine.recovery import RecoveredState, read_state
+from engine.signals import heard_at_once
+from engine.storage.begun import place
 from engine.storage.connection import connect
 from engine.storage.keys import Keys
 from engine.storage.log import EpochLog, LogEntry
@@ -65,6 +77,8 @@ logger = logging.getLogger("zedlog.engine")
 # How long one blocking read of the log takes at most, and with it the answer to SIGTERM.
 _LISTEN_SECONDS = 0.25
 _FIRST_DELAY, _LAST_DELAY = 0.02, 1.0
+# How long the running evaluation may still take when the process is told to stop.
+_STOP_SECONDS = 1.2
 # Processed entries that stay in the log for people to look at.
 _KEPT_ENTRIES, _KEPT_BYTES = 1_000, 16 << 20
 
@@ -79,7 +93,8 @@ class Committer(Protocol):
     def close(self) -> None: ...
 
 
-ReasonerFactory = Callable[[RecoveredState], Committer]
+ReasonerFactory = Callable[[RecoveredState, Interruption], Committer]
+"""Makes the reasoner of a recovered state; its evaluations end when the interruption says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +138,31 @@ class Engine:
         self._redis = connect(redis_url)
         self._log = EpochLog(self._redis, database)
         self._heartbeat = Heartbeat(redis_url, database, self._options.lease_seconds)
+        self._interruption = Interruption()
+        self._attempts = Attempts(redis_url, database, self._heartbeat.lease, self._interruption)
+        self._heartbeat.attend = self._attempts.attend
         self._stop = threading.Event()
         self._was_away = False
         self._kept: deque[tuple[str, int]] = deque()
         self._kept_bytes = 0
         self._lost_at = ""
+        self._recovering = False
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether it is in an epoch, or derives the state anew."""
+        return self._recovering or self._attempts.running
 
     def stop(self) -> None:
-        """Finish the epoch and return from `run`."""
+        """Return from `run`, with the running epoch committed if it is over in a moment (engine/interruption.py)."""
+        self._interruption.stop()
         self._stop.set()
+
+    def leave(self) -> None:
+        """What `run` does at its end, from another thread and for a process that then ends at once: give the lease
+        back, and say that what runs is not to blame for that."""
+        self._attempts.leave()
+        self._heartbeat.stop("stopped")
 
     def run(self) -> None:
         """Serve the database until `stop`.
@@ -151,7 +182,10 @@ class Engine:
                 error = str(failure)
             raise
         finally:
+            if state == "stopped":
+                self._attempts.leave()
             self._heartbeat.stop(state, error)
+            self._attempts.close()
             self._redis.close()
 
     def _take_lease(self) -> bool:
@@ -218,7 +252,16 @@ class Engine:
         began = time.monotonic()
         publisher = Publisher(self._redis, self._database, self._heartbeat.lease, self._options.retention)
         self._heartbeat.tell("recovering", publisher.head.epoch)
-        reasoner = self._factory(read_state(publisher))
+        self._attempts.recovered(publisher.head.last_id)
+        state = read_state(publisher)
+        self._recovering = True
+        try:
+            reasoner = self._factory(state, self._interruption)
+        except EvaluationCancelledError as error:
+            # Only a stop ends the evaluation of what is committed.
+            raise _StoppedError from error
+        finally:
+            self._recovering = False
         self._kept.clear()
         self._kept_bytes = 0
         logger.info("epoch %d recovered in %.3f s", publisher.head.epoch, time.monotonic() - began)
@@ -232,67 +275,128 @@ class Engine:
                 raise EngineLeaseError(f"the database {self._database!r} in Redis has changed")
             self._was_away = False
         after, options = publisher.head.last_id, self._options
-        entries = self._log.read(after, options.group_transactions, options.group_bytes)
+        entries, cancels = self._log.read_group(after, options.group_transactions, options.group_bytes)
+        if cancels:
+            # Others have their outcomes already, or come later.
+            self._attempts.cancel([entry.id for entry in entries if entry.id in cancels])
+            done = [name for name in cancels if place(name) <= place(after)]
+            if done:
+                self._log.forget_cancels(done)
         if entries:
             return entries
         first = self._log.wait(after, _LISTEN_SECONDS)
         return [first] if first is not None else []
 
-    def _commit(self, entries: list[LogEntry], publisher: Publisher, reasoner: Committer) -> None:
-        """One group: one epoch, or none when nothing in it is applied."""
-        transactions: list[Transaction] = []
+    def _group(self, entries: list[LogEntry], reasoner: Committer) -> list[tuple[LogEntry, Transaction]]:
+        """The entries that share the next epoch, or that are all refused without one."""
+        group: list[tuple[LogEntry, Transaction]] = []
+        refused = self._attempts.verdict(entries[0].id) is not None
         for entry in entries:
             try:
                 transaction = entry.transaction()
             except CorruptLogError:
-                if not transactions:
+                if not group:
                     raise
                 # First what stands before it; it comes first next time.
                 break
-            if transaction.batches and transactions:
-                # An import has an epoch of its own.
-                break
-            if transactions and transaction.evaluation != transactions[0].evaluation:
-                # It asks for another strategy or placement, and so for an epoch of its own.
-                break
-            transactions.append(transaction)
-            if transaction.batches:
-                break
-        if len(transactions) > 1:
-            del transactions[reasoner.sharing(transactions) :]
-        entries = entries[: len(transactions)]
-        done, record = self._applied(transactions, reasoner)
-        lost = next((o for o in done if isinstance(o, SparkStateLostError)), None)
-        if lost is not None:
-            self._lost(lost, entries[0], transactions[0], publisher)
+            if group:
+                if (self._attempts.verdict(entry.id) is not None) != refused:
+                    break
+                if not refused and self._is_apart(group[0], entry, transaction):
+                    break
+            group.append((entry, transaction))
+        if not refused and len(group) > 1:
+            try:
+                del group[reasoner.sharing([transaction for _, transaction in group]) :]
+            except Exception:
+                logger.exception("which transactions can share an epoch is unknown; the first has its own")
+                del group[1:]
+        return group
+
+    def _is_apart(
+        self, first: tuple[LogEntry, Transaction], entry: LogEntry, transaction: Transaction
+    ) -> bool:
+        """Whether the transaction cannot share the epoch that begins with `first`: one of them is an import or is to
+        be tried alone, or it asks for another strategy or placement."""
+        pair = (first, (entry, transaction))
+        return (
+            any(one.batches or self._attempts.is_alone(at.id) for at, one in pair)
+            or transaction.evaluation != first[1].evaluation
+        )
+
+    def _commit(self, entries: list[LogEntry], publisher: Publisher, reasoner: Committer) -> None:
+        """One group: one epoch, or none when nothing in it is applied.
+
+        Raises:
+            _StateLost: it met a fault; the reasoner and the publisher must not be used any more.
+        """
+        group = self._group(entries, reasoner)
+        ids = [entry.id for entry, _ in group]
+        verdicts = [self._attempts.verdict(name) for name in ids]
+        if verdicts[0] is not None:
+            # A fault in this cannot be refused: it stops the engine.
+            self._publish(group, [verdict for verdict in verdicts if verdict is not None], None, publisher)
+            return
+        self._attempts.begin(ids)
+        try:
+            done, record = self._applied(group, reasoner)
+            lost = next((o for o in done if isinstance(o, SparkStateLostError)), None)
+            if lost is not None:
+                self._lost(lost, ids[0])
+            if done:
+                self._publish(group, done, record, publisher)
+        except _StoppedError:
+            # It has not ended, so `leave` says that it is not to blame.
+            raise
+        except (ZedlogError, _StateLost):
+            self._attempts.end()
+            raise
+        except Exception as fault:
+            self._attempts.end()
+            self._attempts.failed(ids, fault)
+            raise _StateLost("an epoch met a fault of Zedlog") from fault
+        self._attempts.end()
+
+    def _publish(
+        self,
+        group: list[tuple[LogEntry, Transaction]],
+        done: Sequence[EpochResult | ZedlogError],
+        record: EpochRecord | None,
+        publisher: Publisher,
+    ) -> None:
+        """Make what was done visible."""
         outcomes = [
             (entry.id, answer(transaction, outcome, publisher.incarnation))
-            for entry, transaction, outcome in zip(entries, transactions, done, strict=True)
+            for (entry, transaction), outcome in zip(group, done, strict=True)
         ]
-        trim_before = self._keep(entries, transactions)
-        self._with_patience(lambda: publisher.publish(record, outcomes, entries[-1].id, trim_before))
+        ids = [name for name, _ in outcomes]
+        trim_before = self._keep(group)
+        self._with_patience(lambda: publisher.publish(record, outcomes, ids[-1], trim_before))
+        self._attempts.settled(ids)
         self._heartbeat.tell("running", publisher.head.epoch)
 
-    def _lost(
-        self, lost: SparkStateLostError, entry: LogEntry, transaction: Transaction, publisher: Publisher
-    ) -> None:
-        """Leave the group in the log, to be done on a rebuilt state. When that has failed as well, refuse its first
-        transaction, which may be the cause: so each costs two rebuilds at the most.
+    def _lost(self, lost: SparkStateLostError, transaction: str) -> None:
+        """Leave the group in the log, to be done on a rebuilt state. When that has failed as well, its first
+        transaction is refused, which may be the cause: so each costs two rebuilds at the most.
 
         Raises:
             _StateLost: always; what the reasoner holds may be ahead of what is published.
         """
-        if self._lost_at == entry.id:
-            refusal = [(entry.id, answer(transaction, lost, publisher.incarnation))]
-            trim_before = self._keep([entry], [transaction])
-            self._with_patience(lambda: publisher.publish(None, refusal, entry.id, trim_before))
-        self._lost_at = entry.id
+        if self._lost_at == transaction:
+            self._attempts.refuse(transaction, lost)
+        self._lost_at = transaction
         raise _StateLost(lost.message)
 
     def _applied(
-        self, transactions: list[Transaction], reasoner: Committer
+        self, group: list[tuple[LogEntry, Transaction]], reasoner: Committer
     ) -> tuple[list[EpochResult | ZedlogError], EpochRecord | None]:
-        """What became of each transaction, and the record of the epoch if there is one."""
+        """What became of each transaction, and the record of the epoch if there is one. Nothing where one of them was
+        cancelled meanwhile: the others are to be done without it.
+
+        Raises:
+            _StoppedError: told to stop; the group stays in the log.
+        """
+        transactions = [transaction for _, transaction in group]
         if transactions[0].batches:
             if self._jobs is None:
                 return [BatchUnreadableError("this engine has no batch directory")], None
@@ -300,13 +404,56 @@ class Engine:
                 transactions = [self._jobs.store.load(transactions[0])]
             except BatchUnreadableError as error:
                 return [error], None
-        result = reasoner.commit(transactions)
+        try:
+            result = reasoner.commit(transactions)
+        except ZedlogError as error:
+            raise RuntimeError(f"a refusal is an outcome, not an exception: {error}") from error
         assert len(result.outcomes) == len(transactions), "every transaction has an outcome"
-        return result.outcomes, result.record
+        done, record = list(result.outcomes), result.record
+        if any(isinstance(outcome, EvaluationCancelledError) for outcome in done):
+            if self._stop.is_set():
+                raise _StoppedError
+            wanted = [entry.id for entry, _ in group if entry.id in self._interruption.cancelled]
+            assert wanted, "only a cancelled transaction or a stop ends an evaluation"
+            self._attempts.cancel(wanted)
+            if record is None:
+                return [], None
+            done = self._after_cut(group, transactions, done, reasoner)
+        if record is not None and self._attempts.is_alone(group[0][0].id):
+            record = replace(record, reason=f"{record.reason}; alone, for an epoch before met a fault")
+            for outcome in done:
+                if not isinstance(outcome, ZedlogError):
+                    outcome.record = record
+        return done, record
 
-    def _keep(self, entries: list[LogEntry], transactions: list[Transaction]) -> str:
+    def _after_cut(
+        self,
+        group: list[tuple[LogEntry, Transaction]],
+        transactions: list[Transaction],
+        done: list[EpochResult | ZedlogError],
+        reasoner: Committer,
+    ) -> list[EpochResult | ZedlogError]:
+        """The outcomes of a group whose epoch is there, where dry runs after it were cut short: what is cancelled is
+        refused, the others are done again."""
+        outcomes = []
+        for (entry, _), transaction, outcome in zip(group, transactions, done, strict=True):
+            if isinstance(outcome, EvaluationCancelledError):
+                assert transaction.dry_run, "a group is committed whole or cut whole"
+                self._interruption.begin([entry.id])
+                again = self._attempts.verdict(entry.id) or reasoner.commit([transaction]).outcomes[0]
+                if isinstance(again, EvaluationCancelledError):
+                    if self._stop.is_set():
+                        raise _StoppedError
+                    self._attempts.cancel([entry.id])
+                    again = self._attempts.verdict(entry.id) or again
+                outcomes.append(again)
+            else:
+                outcomes.append(outcome)
+        return outcomes
+
+    def _keep(self, group: list[tuple[LogEntry, Transaction]]) -> str:
         """The oldest log entry that stays. An entry keeps its batch files alive, so they count."""
-        for entry, transaction in zip(entries, transactions, strict=True):
+        for entry, transaction in group:
             size = len(entry.payload or b"")
             size += sum(file.bytes for batch in transaction.batches for file in batch.files)
             self._kept.append((entry.id, size))
@@ -370,11 +517,17 @@ def run_engine(
         print(f"engine ready: database {database} at epoch {epoch}", flush=True)
 
     engine = Engine(redis_url, database, reasoner_factory or restore_reasoner, options, say_ready, jobs)
-    before = {
-        number: signal.signal(number, lambda *_: engine.stop()) for number in (signal.SIGTERM, signal.SIGINT)
-    }
+
+    def overdue() -> None:
+        """Told to stop, and still in a kernel: what is in Redis is whole at any time, so the process may just end."""
+        if engine.evaluating:
+            logger.info("stopped in the middle of an evaluation; it is done after the next start")
+            engine.leave()
+            os._exit(0)
+
     try:
-        engine.run()
+        with heard_at_once((signal.SIGTERM, signal.SIGINT), engine.stop, overdue, _STOP_SECONDS):
+            engine.run()
         return 0
     except EngineLeaseError as error:
         logger.error("%s", error)
@@ -386,25 +539,24 @@ def run_engine(
         logger.exception("the engine stops")
         return 1
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         if spark is not None:
             spark.close()
 
 
 def restore_reasoner(
     state: RecoveredState,
+    interruption: Interruption,
     budget: Budget | None = None,
     placement: str = "auto",
     switch: float = SWITCH,
     spark: SparkSource | None = None,
 ) -> Committer:
     """The reasoner of the recovered state; `Reasoner` says what the others are."""
+    budget = replace(budget or Budget(), cancelled=interruption, entered=interruption.entered)
     # Here, because it loads the compiled kernels: who only asks for the options should not wait for that.
     from engine.reasoner import Reasoner
 
-    # The first epoch of a process loads the grammar and the rest of the code; no client should wait for that.
-    Reasoner().apply(facts={"ready": [(("",), 1)]}, rules=[("go(x) :- ready(x).", 1)])
+    _load()
     return Reasoner.restore(
         state.symbols,
         state.facts,
@@ -417,6 +569,14 @@ def restore_reasoner(
         spark=spark,
         switch=switch,
     )
+
+
+@cache
+def _load() -> None:
+    """The first epoch of a process loads the grammar and the rest of the code; no client should wait for that."""
+    from engine.reasoner import Reasoner
+
+    Reasoner().apply(facts={"ready": [(("",), 1)]}, rules=[("go(x) :- ready(x).", 1)])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -488,7 +648,7 @@ def _parser() -> argparse.ArgumentParser:
         ("spark-master", str, None, "local[n], spark://host:port or sc://host:port; without it a local one"),
         ("spark-partitions", int, None, "partitions of the state; without it two"),
         ("spark-checkpoint-dir", str, None, "a directory that all executors share; without it none"),
-        ("epoch-seconds", float, None, "an epoch that computes for longer is refused"),
+        ("epoch-seconds", _seconds, EPOCH_SECONDS, "an epoch that computes for longer is refused; or none"),
         ("max-height", _height, MAX_HEIGHT, "a recursion that goes through more heights is refused"),
         ("retain-epochs", int, kept.epochs, "epochs whose snapshot stays readable"),
         ("retain-seconds", float, kept.seconds, "a younger snapshot stays readable in any case"),
@@ -515,6 +675,23 @@ def _height(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
+
+
+def _seconds(text: str) -> float | None:
+    """A limit of time; `none` is none.
+
+    Raises:
+        argparse.ArgumentTypeError: it is neither.
+    """
+    if text == "none":
+        return None
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = -1.0
+    if not 0 < limit < math.inf:
+        raise argparse.ArgumentTypeError(f"seconds must be a number above 0, or none, not {text!r}")
+    return limit
 
 
 def _bytes(text: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 from weakref import WeakSet
 
@@ -24,6 +24,7 @@ from engine.elastic import Policy, reason
 from engine.epoch import EpochRecord, EpochResult, RelationChange, changed_name, replaced
 from engine.errors import (
     BudgetExceededError,
+    EvaluationCancelledError,
     InvalidRequestError,
     SparkUnavailableError,
     UnsupportedFeatureError,
@@ -204,7 +205,7 @@ class Writer:
         mark = len(self._symbols)
         alone = len(requests) > 1 and self._sharing(requests) < len(requests)
         outcomes, done, failure = ([], None, None) if alone else self._stage(requests)
-        if isinstance(failure, SparkUnavailableError):
+        if isinstance(failure, SparkUnavailableError | EvaluationCancelledError):
             # That is not for what any of them wants: to try them one by one would be to wait for Spark each time.
             outcomes = [outcome or failure for outcome in outcomes]
         elif failure is not None or alone:
@@ -238,6 +239,10 @@ class Writer:
                 self._execute(staging)
                 self._placement.rollback()
                 self._symbols.truncate(staged)
+            except EvaluationCancelledError:
+                # Of the group as a whole.
+                self._symbols.truncate(mark)
+                raise
             except SparkUnavailableError as error:
                 # It went away meanwhile: it is not for those that are left to wait for it again.
                 refused |= {j: error for j in range(len(requests)) if j not in refused}
@@ -322,12 +327,14 @@ class Writer:
     def _recover(self, program: Program, facts: Mapping[str, FactDelta]) -> None:
         """Hold what was committed before, at the first epoch: it must be taken, whatever it takes."""
         places, budget = self._placements, self._budget
-        self._budget = Budget(memory=budget.memory if places.wanted == "auto" else None, height=None)
+        self._budget = unlimited = Budget(height=None, cancelled=budget.cancelled, entered=budget.entered)
+        if places.wanted == "auto":
+            self._budget = replace(unlimited, memory=budget.memory)
         try:
             self._evaluate(program, facts)
         except BudgetExceededError:
             # Too large for this process, and Spark cannot be had: then it is held here, as it was before.
-            self._budget = Budget(height=None)
+            self._budget = unlimited
             places.start_resident()
             self._evaluate(program, facts)
         self._placement.commit()

@@ -23,6 +23,7 @@ from engine.errors import (
     EvaluationError,
     FixpointNotReachedError,
     IdempotencyConflictError,
+    InternalError,
     InvalidRequestError,
     InvalidTokenError,
     InvalidValueError,
@@ -31,6 +32,7 @@ from engine.errors import (
     ProgramSyntaxError,
     StorageUnavailableError,
     StratificationError,
+    TransactionCancelledError,
     TypeMismatchError,
     UnknownTransactionError,
     UnsafeRuleError,
@@ -42,7 +44,6 @@ from service.models import Problem
 from service.problems import (
     PROBLEM_JSON,
     STATUS,
-    InternalError,
     InvalidParameterError,
     MalformedJsonError,
     NotAcceptableError,
@@ -70,6 +71,7 @@ PROGRAM_ERRORS = (
     UnsupportedFeatureError,
 )
 STATE_ERRORS = (
+    TransactionCancelledError,
     NegativeWeightError,
     WeightOverflowError,
     ConstraintViolationError,

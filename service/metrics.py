@@ -8,12 +8,28 @@ middleware is plain ASGI (no task, no copy of the body) and costs some microseco
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class Counted(Collector):
+    """A counter that somebody else counts: `now` is what was read last; nothing is shown before that."""
+
+    def __init__(self, name: str, documentation: str, registry: CollectorRegistry) -> None:
+        self._name, self._documentation = name, documentation
+        self.now: int | None = None
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        if self.now is not None:
+            yield CounterMetricFamily(self._name, self._documentation, value=self.now)
 
 
 class Metrics:
@@ -47,6 +63,16 @@ class Metrics:
         )
         self.engine_up = Gauge(
             "zedlog_engine_up", "1 while an engine serves the database.", registry=self.registry
+        )
+        self.epoch_running = Gauge(
+            "zedlog_epoch_running_seconds",
+            "For how long the running epoch has been evaluated; 0 while none is.",
+            registry=self.registry,
+        )
+        self.faults = Counted(
+            "zedlog_internal_errors",
+            "Transactions of the database that were refused by faults of Zedlog itself.",
+            self.registry,
         )
         self.storage_up = Gauge("zedlog_storage_up", "1 while Redis can be reached.", registry=self.registry)
 

@@ -274,7 +274,37 @@ class Rules(BaseModel):
     token: str
 
 
-class Epochs(BaseModel):
+class Running(BaseModel):
+    """What the engine evaluates now: the transactions `first` to `last` of the log, since `since` (seconds since
+    1970), for `seconds`. `relations`: those of the stratum that it is at, once the epoch has lasted for a moment."""
+
+    first: str
+    last: str
+    since: float
+    seconds: float
+    relations: list[str]
+
+
+class Fault(BaseModel):
+    """A fault of Zedlog itself, met by one of the transactions `first` to `last`. `refused`: it was the only one, and
+    is refused; else each is tried alone."""
+
+    time: float
+    first: str
+    last: str
+    refused: bool
+    message: str
+
+
+class Activity(BaseModel):
+    """What runs now, and the faults that were met: how many transactions they refused, and the newest one."""
+
+    running: Running | None
+    faults: int
+    last_fault: Fault | None
+
+
+class Epochs(Activity):
     """Summaries of committed epochs, newest first. `before` asks for the next ones; null when there are
     none."""
 
@@ -288,7 +318,7 @@ class Health(BaseModel):
     status: Literal["ok"]
 
 
-class Readiness(BaseModel):
+class Readiness(Activity):
     """Redis can be reached and an engine serves the database."""
 
     status: Literal["ready"]

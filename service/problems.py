@@ -65,17 +65,11 @@ class MethodNotAllowedError(ZedlogError):
     code = "method_not_allowed"
 
 
-class InternalError(ZedlogError):
-    """A fault of the service itself; its log has the traceback."""
-
-    code = "internal_error"
-
-
 # 400: the request is not of the documented form. 422: it is, but its program text or its facts are wrong.
 # 409: it is right in itself, but not for the present state of the database.
 STATUS: dict[type[ZedlogError], int] = {
     ZedlogError: 500,
-    InternalError: 500,
+    errors.InternalError: 500,
     errors.ProgramError: 422,
     errors.ProgramSyntaxError: 422,
     errors.ArityError: 422,
@@ -125,6 +119,8 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.UnknownJobError: 404,
     errors.JobNotCancellableError: 409,
     errors.JobCancelledError: 409,
+    errors.TransactionCancelledError: 409,
+    errors.TransactionNotCancellableError: 409,
     errors.JobAbandonedError: 500,
     errors.BatchUnreadableError: 500,
     errors.BulkStorageError: 507,
@@ -195,7 +191,8 @@ def respond_error(error: ZedlogError, request: Request, headers: Mapping[str, st
     if isinstance(error, errors.BodyTooLargeError):
         # The rest of the body is not read, so the connection cannot carry another request.
         answer["Connection"] = "close"
-    if status >= 500:
+    # Probes ask whether all is well again and again; what they are told is logged when it changes.
+    if status >= 500 and request.url.path != "/readyz":
         log.error("%s %s: %s: %s", request.method, request.url.path, error.code, error)
     return respond(error.problem(), request.url.path, answer)
 
@@ -262,4 +259,4 @@ def allowed_methods(request: Request) -> list[str]:
 
 async def _internal_error(request: Request, error: Exception) -> Response:
     # Starlette logs the traceback, for it raises the error again after this answer.
-    return respond_error(InternalError("the service failed; its log has the details"), request)
+    return respond_error(errors.InternalError("the service failed; its log has the details"), request)

@@ -132,7 +132,7 @@ def check_target(target: Path | str, request: ExportRequest) -> None:
     parts = target.is_dir() and all(p.name.startswith("part-") and p.is_file() for p in target.iterdir())
     if target.is_dir() and (request.one_file or not parts):
         raise TargetExistsError(
-            f"{request.path} is a folder that does not only hold an earlier export, so it is not replaced",
+            f"{request.path} is a folder that holds other things than an earlier export, so it is not replaced",
             path=request.path,
         )
     if not target.is_dir() and not request.one_file:

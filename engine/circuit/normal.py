@@ -61,6 +61,7 @@ from engine.language.syntax import (
     terms_of,
     walk,
 )
+from engine.language.witnesses import is_copied
 
 INTERNAL = "@"
 """In the name of every relation that no text can write."""
@@ -284,7 +285,8 @@ class _Normaliser:
             return id_, Atom(fold.target, terms, self._rule.head.span)
         source = f"{id_}{INTERNAL}in"
         self._folds.append(replace(fold, sources=(source,)))
-        bindings = _other_variables(_names_outside(self._rule.body), (*keys, simple[place]))
+        names = (name for name in _names_outside(self._rule.body) if not is_copied(name))
+        bindings = _other_variables(names, (*keys, simple[place]))
         return id_, Atom(source, (*keys, simple[place], *bindings), self._rule.head.span)
 
     def _put_together(self, head: Atom, group: Sequence[int], places: Sequence[int]) -> None:

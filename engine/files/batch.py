@@ -33,6 +33,7 @@ from engine.language.check import check_rule, infer_schemas
 from engine.language.parser import parse_program
 from engine.language.schema import Schema
 from engine.language.syntax import Directive, Program, fixpoints_of
+from engine.placement import Budget
 from engine.reasoner import Facts, Reasoner
 from engine.transaction import Value
 
@@ -90,10 +91,10 @@ class Batch:
         stdout: IO[bytes],
         threads: int | None = None,
         progress: Callable[[str], None] = lambda stage: None,
-        max_height: int | None = None,
+        budget: Budget | None = None,
     ) -> EpochResult:
-        """Read, derive and write. `output_dir` is None for all to `stdout`, with the names of columns; `max_height` is
-        `Reasoner`'s.
+        """Read, derive and write. `output_dir` is None for all to `stdout`, with the names of columns. `budget` is of
+        the derivation.
 
         Raises:
             InvalidRequestError: a file cannot be read, or a result cannot be written.
@@ -101,7 +102,7 @@ class Batch:
         """
         facts = self._facts(fact_dir, stdin, progress)
         progress("deriving")
-        result = self._derive(facts, threads, max_height)
+        result = self._derive(facts, threads, budget)
         self._write(result, output_dir, stdout, progress)
         return result
 
@@ -124,10 +125,10 @@ class Batch:
 
     # ---- deriving
 
-    def _derive(self, facts: Facts, threads: int | None, max_height: int | None) -> EpochResult:
+    def _derive(self, facts: Facts, threads: int | None, budget: Budget | None) -> EpochResult:
         lines = self.program.text.split("\n")
         clauses = dict.fromkeys(rule.span for rule in self.program.rules)
-        return Reasoner(threads=threads, max_height=max_height).apply(
+        return Reasoner("resident", budget, threads).apply(
             facts=facts,
             rules=[(_excerpt(lines, span), 1) for span in clauses],
             declarations=self._declarations(lines),

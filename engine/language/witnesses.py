@@ -44,6 +44,11 @@ Bind = Callable[[Sequence[Literal], set[str]], set[str]]
 """(body, given) -> the variables that the body binds, its aggregates seen as values that are there."""
 
 
+def is_copied(name: str) -> bool:
+    """Whether it names a variable that was made here: an aggregate's own, and none of the rule's."""
+    return _MARK in name
+
+
 def without_witnesses(rule: Rule, bind: Bind) -> Rule:
     """The rule with its witnesses bound by copies of the bodies that they stand in; the same if it has none."""
     literals = (rule.head, *rule.body)

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.circuit.normal import Fold
-from engine.errors import FixpointNotReachedError
+from engine.errors import FixpointNotReachedError, shown
 from engine.language.schema import ColumnType
 from engine.language.syntax import Fixpoint
 from engine.resident.folds import fold_values, ordered, read_groups
@@ -326,12 +326,12 @@ class ClockedFold:
         assert symbols is not None, "the placement gives the symbols"
         group = list(decode(groups[at : at + 1], types, symbols)[0])
 
-        def shown(codes: I64, there: Flags) -> object:
+        def value(codes: I64, there: Flags) -> object:
             return decode_column(codes[at : at + 1], self.fold.result, symbols)[0] if there[at] else None
 
-        last = [shown(*before), shown(*after)]
+        last = [value(*before), value(*after)]
         name, limit = self.fold.relation, self._limit
-        where = f"of {name}({', '.join(map(repr, group))})" if group else f"of {name}"
+        where = f"of {name}({', '.join(map(shown, group))})" if group else f"of {name}"
         return FixpointNotReachedError(
             f"the {self.fold.function} {where} has not come to rest at height {limit.max_height}: it goes on from "
             f"{last[0]} to {last[1]} at height {height}; nothing was changed. If it converges, declare {name} with a "

@@ -26,6 +26,8 @@ I64_1, I64_2 = types.int64[::1], types.int64[:, ::1]
 I32_1, I8_1 = types.int32[::1], types.int8[::1]
 BINDINGS = types.Tuple((I64_2, I32_1, I64_1))
 _LIMIT = 2.0**62
+BURST = 64
+"""Postings that a call may visit for each row that it may write."""
 
 
 @numba.njit(BINDINGS(I64_2, I32_1, I64_1, I64_2, I64_2, I64_1), cache=True, nogil=True)
@@ -210,7 +212,8 @@ def accumulate(
     """The consolidated derivations of the groups begin .. end - 1.
 
     sums, marks, touched: scratch of the dense accumulator, zero before and after; payload code p lies at p - low. No
-    scratch (size 0): the hash accumulator takes all. Stops after the group that brings the output over `limit` rows.
+    scratch (size 0): the hash accumulator takes all. Stops after the group that brings the output over `limit` rows, or
+    the postings over `limit` times BURST (a quarter of that with the hash accumulator), so that a call ends soon.
     Returns (bindings, heights, weights, next group, overflow): overflow says that a sum could leave 64 bits.
     """
     carried, kept = carry.size, payload.size
@@ -236,7 +239,10 @@ def accumulate(
     for i in range(weights.size):
         largest = max(largest, abs(weights[i]))
     g = begin
-    while g < end and n <= limit:
+    seen = np.int64(0)
+    per_row = BURST if dense else BURST // 4
+    while g < end and n <= limit and seen // per_row <= limit:
+        seen += work[g]
         if np.float64(largest) * np.float64(work[g]) >= _LIMIT:
             return out[:n], out_heights[:n], out_weights[:n], g, True
         leader = order[starts[g]]
@@ -415,7 +421,8 @@ def accumulate(
 def expand(
     ix, entries, table, heights, weights, found, begin, carry, payload, equal, use_heights, sign, limit
 ):
-    """Every derivation of the bindings from `begin` on, until the output passes `limit` rows.
+    """Every derivation of the bindings from `begin` on, until the output passes `limit` rows, or the postings `limit`
+    times BURST.
 
     Returns (bindings, heights, weights, next binding).
     """
@@ -427,13 +434,15 @@ def expand(
     out_weights = np.empty(64, np.int64)
     n = 0
     i = begin
-    while i < table.shape[0] and n <= limit:
+    seen = np.int64(0)
+    while i < table.shape[0] and n <= limit and seen // BURST <= limit:
         key = found[i]
         if key == NONE:
             i += 1
             continue
         first = np.int64(ix.key_start[key])
         count = np.int64(ix.key_count[key])
+        seen += count
         if n + count > out_weights.size:
             size = out_weights.size
             while size < n + count:

@@ -49,6 +49,8 @@ class Meter:
         """The stratum that an error is about from now on, and what watches the cost of its strategy."""
         self._stratum = stratum
         self.course = course if course is not None else Course()
+        if self.budget.entered is not None:
+            self.budget.entered(stratum.relations)
 
     def grew(self) -> None:
         """Some array of a relation was enlarged."""
@@ -86,9 +88,15 @@ class Meter:
         limit = self.budget.derivations
         if limit is not None and self.derivations > limit:
             self._refuse("derivations", f"{self.derivations:,} derivations, of {limit:,} allowed")
-        self._check_time()
+        self.check_time()
 
-    def _check_time(self) -> None:
+    def check_time(self) -> None:
+        """Ask whether the evaluation may go on.
+
+        Raises:
+            BudgetExceededError: its time is over.
+            EvaluationCancelledError: somebody wants it no more.
+        """
         if self.budget.cancelled is not None and self.budget.cancelled():
             raise EvaluationCancelledError("the evaluation was cancelled; it was dropped whole")
         if self._stop is not None and time.monotonic() > self._stop:
@@ -110,7 +118,7 @@ class Meter:
         """Tuples were pushed to `relation`."""
         # One join may hand on chunk after chunk, and is charged once. Facts are not evaluation.
         if self.derivations:
-            self._check_time()
+            self.check_time()
         limit = self.budget.tuples
         if limit is not None:
             held = sum(r.live for r in self._relations.values())

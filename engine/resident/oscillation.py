@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
-from engine.errors import FixpointNotReachedError
+from engine.errors import FixpointNotReachedError, shown
 from engine.symbols import SymbolTable
 from engine.values import decode, decode_column
 
@@ -51,10 +51,10 @@ class Swing(Exception):
         group = list(decode(codes[:1, list(fold.group)], types, symbols)[0])
         values = sorted(decode_column(codes[:, fold.place], fold.result, symbols))
         name = fold.relation
-        where = f"of {name}({', '.join(map(repr, group))})" if group else f"of {name}"
-        shown = ", ".join(map(repr, values[:10])) + (", ..." if len(values) > 10 else "")
+        where = f"of {name}({', '.join(map(shown, group))})" if group else f"of {name}"
+        told = ", ".join(map(shown, values[:10])) + (", ..." if len(values) > 10 else "")
         return FixpointNotReachedError(
-            f"the {fold.function} {where} never comes to rest: it swings between {shown}, because the rules take away "
+            f"the {fold.function} {where} never comes to rest: it swings between {told}, because the rules take away "
             f"what a value rests on as soon as {name} has that value; nothing was changed. Rules on which a recursive "
             f"{fold.function} depends must not ask for one value of it (by a constant, by =, or by a condition that a "
             "better value makes false)",

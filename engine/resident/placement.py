@@ -90,6 +90,7 @@ class ResidentPlacement:
 
         self._meter = Meter(budget, self._relations, held)
         self._runner.symbols = encode.symbols
+        self._runner.check = self._meter.check_time
         try:
             self._install(epoch, encode)
             deltas: dict[str, Batch] = {}

@@ -27,6 +27,8 @@ CHUNK = 1 << 20
 """Rows after which a join hands on what it has."""
 SPAN = 1 << 22
 """The dense accumulator's largest range: 13 bytes each for every thread."""
+PIECE = 1 << 17
+"""Rows that a computed step takes at a time: some of them cost microseconds for each row."""
 PARALLEL = 1 << 21
 """Postings from which a join is shared among threads."""
 
@@ -118,10 +120,12 @@ class Runner:
     """Executes bound plans. Holds scratch memory and threads, no state of the program.
 
     `meet` hears of bindings that are dropped because a literal has no value for them; without it that is an error.
+    `check` is called between the kernels of a step, whatever comes out of them; what it raises ends the run.
     """
 
     def __init__(self, threads: int) -> None:
         self.meet: Meet | None = None
+        self.check: Callable[[], None] = lambda: None
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._scratch = [Scratch() for _ in range(max(1, threads))]
         self.symbols: SymbolTable | None = None
@@ -185,7 +189,7 @@ class Runner:
                     stack.append(self._step(step, bindings, targets(step), charge))
                 else:
                     charge(len(bindings[0]))
-                    stack.append(iter((self._compute(plan, step, bindings),)))
+                    stack.append(self._computed(plan, step, bindings))
             else:
                 emit(plan, _head(plan, bindings[0]), bindings[1], bindings[2])
 
@@ -212,10 +216,29 @@ class Runner:
                     target.sign,
                 )
 
+    def _computed(
+        self, plan: BoundPlan, step: BoundLet | BoundWhere, bindings: tuple[I64, I32, I64]
+    ) -> Iterator[tuple[I64, I32, I64]]:
+        """A step that looks nothing up, piece by piece."""
+        rows = len(bindings[0])
+        if rows <= PIECE:
+            yield self._compute(plan, step, bindings)
+            return
+        for begin in range(0, rows, PIECE):
+            self.check()
+            table, heights, weights = bindings
+            piece = slice(begin, begin + PIECE)
+            part = (
+                table[piece],
+                heights if heights.size == 1 else heights[piece],
+                weights if weights.size == 1 else weights[piece],
+            )
+            yield self._compute(plan, step, part)
+
     def _compute(
         self, plan: BoundPlan, step: BoundLet | BoundWhere, bindings: tuple[I64, I32, I64]
     ) -> tuple[I64, I32, I64]:
-        """A step that looks nothing up."""
+        """The same for one piece."""
         assert self.symbols is not None, "the placement gives the symbols"
         table = bindings[0]
         columns = {name: table[:, i] for i, name in enumerate(step.known)}
@@ -257,10 +280,14 @@ class Runner:
         if alone:
             begin = 0
             while begin < len(table):
+                self.check()
                 *chunk, begin = kernels.expand(ix, target.entries, *bindings, found, begin, *shape, CHUNK)
                 yield chunk[0], chunk[1], chunk[2]
             return
         low, span = _range(step, target)
+        most = CHUNK * kernels.BURST // (1 if span else 4)
+        if len(work) and int(work.max()) > most:
+            starts, work = _cut(ix.key_count[found[order]], starts, work, most)
         arguments = (ix, target.entries, table, heights, weights, found, order, starts, work)
 
         def accumulate(scratch: Scratch, begin: int, end: int) -> tuple[tuple[I64, I32, I64], int]:
@@ -283,6 +310,7 @@ class Runner:
     ) -> Iterator[tuple[I64, I32, I64]]:
         """Run `accumulate` over ranges of groups, a thread each, one chunk of each range at a time."""
         while ranges:
+            self.check()
             if len(ranges) == 1 or self._pool is None:
                 results = [accumulate(self._scratch[0], *ranges[0])]
             else:
@@ -304,6 +332,19 @@ def _taken(bindings: tuple[I64, I32, I64], rows: npt.NDArray[np.intp]) -> tuple[
         heights if heights.size == 1 else heights[rows],
         weights if weights.size == 1 else weights[rows],
     )
+
+
+def _cut(met: I32, starts: I32, work: I64, most: int) -> tuple[I32, I64]:
+    """Groups that meet more than `most` postings, cut into several of the same bindings, whose sums are then written
+    part by part. met: postings of each binding, in the order of the groups. Returns (starts, work)."""
+    bounds = [starts]
+    for g in np.flatnonzero(work > most).tolist():
+        first, end = int(starts[g]), int(starts[g + 1])
+        share = np.cumsum(met[first:end], dtype=np.int64) // most
+        bounds.append((first + 1 + np.flatnonzero(share[1:] != share[:-1])).astype(np.int32))
+    cut = np.unique(np.concatenate(bounds))
+    done = np.concatenate((np.zeros(1, np.int64), np.cumsum(met, dtype=np.int64)))
+    return cut, done[cut[1:]] - done[cut[:-1]]
 
 
 def _split(work: I64, shares: int) -> list[tuple[int, int]]:

@@ -88,7 +88,8 @@ class Pivoted:
         self._lower = {name: lower[name] for rule in self._rules for name in rule.body if name not in own}
         self._tables = tables
         self._encode = encode
-        self._budget = budget
+        # Tasks run elsewhere: whoever waits for the query asks whether it is to end.
+        self._budget = replace(budget, cancelled=None, entered=None)
 
     def possible(self, supports: Supports) -> bool:
         """Whether Python tasks can run here, the lower relations can be replicated, and nothing needs symbols."""

@@ -118,7 +118,7 @@ class SparkPlacement:
         meter = Meter(budget, growth)
         self.heights = 0
         try:
-            with self._tables.watched(budget.seconds, lambda: meter.charge(0)):
+            with self._tables.watched(budget.seconds, budget.cancelled, meter.check_time):
                 for stratum in walk:
                     self._run(epoch, stratum, facts, encode, meter, growth, policy)
                 check_faults(

@@ -69,6 +69,7 @@ class Tables:
         self.local_rows = options.local_rows
         self.queries = 0
         self._stop: float | None = None
+        self._cancelled: Callable[[], bool] | None = None
         self._overdue: Callable[[], None] = lambda: None
         self._stranded = False
 
@@ -139,17 +140,19 @@ class Tables:
             return
 
     @contextmanager
-    def watched(self, seconds: float | None, overdue: Callable[[], None]) -> Iterator[None]:
-        """Interrupt queries when the time is over; `overdue` then raises what the user is to see. Whatever Spark
-        throws between queries, while plans are made, becomes an error of ours too."""
+    def watched(
+        self, seconds: float | None, cancelled: Callable[[], bool] | None, overdue: Callable[[], None]
+    ) -> Iterator[None]:
+        """Interrupt queries when the time is over, or when they are cancelled; `overdue` then raises what the user is
+        to see. Whatever Spark throws between queries, while plans are made, becomes an error of ours too."""
         self._stop = None if seconds is None else time.monotonic() + seconds
-        self._overdue = overdue
+        self._cancelled, self._overdue = cancelled, overdue
         try:
             yield
         except FAILURES as error:
             raise self._typed(error) from error
         finally:
-            self._stop = None
+            self._stop = self._cancelled = None
 
     @contextmanager
     def _running(self, small: bool) -> Iterator[None]:
@@ -172,10 +175,10 @@ class Tables:
                 if now != value:
                     spark.conf.set(name, value)
                     before[name] = now
-            with watching(spark, self._stop, self._patience, ended):
+            with watching(spark, self._stop, self._patience, self._cancelled, ended):
                 yield
         except FAILURES as error:
-            if self._stop is not None and time.monotonic() >= self._stop:
+            if ended.why == "cancelled" or (self._stop is not None and time.monotonic() >= self._stop):
                 self._overdue()
             if ended.why == "stranded":
                 self._stranded = True

@@ -1,4 +1,5 @@
-"""Ends queries that must not go on: those whose time is over, and those that wait for executors which do not come.
+"""Ends queries that must not go on: those whose time is over, those that nobody wants any more, and those that wait for
+executors which do not come.
 
 Spark waits for ever where there is nothing to run a job; a watch on a cluster's query ends it after `patience`
 seconds without any executor. It costs one sleeping thread while a query runs, and none where nothing is watched for.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 
 _LOOK_SECONDS = 1.0
+_ASK_SECONDS = 0.25
 _NUMBERS = itertools.count()
 _GONE = (Py4JError, OSError)
 """What is thrown where the session is over."""
@@ -24,22 +26,29 @@ _GONE = (Py4JError, OSError)
 
 @dataclass(slots=True)
 class Ended:
-    """Why a watched query was ended: nothing yet, `overdue`, or `stranded`."""
+    """Why a watched query was ended: nothing yet, `overdue`, `cancelled`, or `stranded`."""
 
     why: str = ""
 
 
 @contextmanager
-def watching(spark: Any, stop: float | None, patience: float | None, ended: Ended) -> Iterator[None]:
+def watching(
+    spark: Any,
+    stop: float | None,
+    patience: float | None,
+    cancelled: Callable[[], bool] | None,
+    ended: Ended,
+) -> Iterator[None]:
     """Watch the queries that this thread runs inside. stop: on the clock `time.monotonic`. patience: seconds without
-    executors; None where there are none by nature, or where they cannot be counted. `ended` is told the reason."""
-    if stop is None and patience is None:
+    executors; None where there are none by nature, or where they cannot be counted. cancelled: asked now and then.
+    `ended` is told the reason."""
+    if stop is None and patience is None and cancelled is None:
         yield
         return
     # A name of its own: a late interrupt must not meet the thread's next query.
     tag = f"zedlog-{threading.get_ident()}-{next(_NUMBERS)}"
     over = threading.Event()
-    arguments = (spark, tag, stop, patience, over, ended)
+    arguments = (spark, tag, stop, patience, cancelled, over, ended)
     thread = threading.Thread(target=_watch, args=arguments, name="zedlog-spark-watch", daemon=True)
     _mark(spark, tag)
     thread.start()
@@ -64,6 +73,7 @@ def _watch(
     tag: str,
     stop: float | None,
     patience: float | None,
+    cancelled: Callable[[], bool] | None,
     over: threading.Event,
     ended: Ended,
 ) -> None:
@@ -71,6 +81,8 @@ def _watch(
     while True:
         now = time.monotonic()
         waits = [_LOOK_SECONDS] if patience is not None else []
+        if cancelled is not None:
+            waits.append(_ASK_SECONDS)
         if stop is not None:
             waits.append(max(stop - now, 0.001))
         if over.wait(min(waits)):
@@ -78,16 +90,21 @@ def _watch(
         now = time.monotonic()
         if stop is not None and now >= stop:
             ended.why = "overdue"
+        elif cancelled is not None and cancelled():
+            ended.why = "cancelled"
         elif patience is not None:
             if executors(spark):
                 alone_since = now
             elif now - alone_since >= patience:
                 ended.why = "stranded"
-        if ended.why and not over.is_set():
-            # When the session is over there is nothing left to interrupt.
-            with suppress(*_GONE):
-                _interrupt(spark, tag)
-            return
+        if ended.why:
+            break
+    # Again and again, for a query whose job has not begun yet hears nothing of it.
+    while not over.is_set():
+        # When the session is over there is nothing left to interrupt.
+        with suppress(*_GONE):
+            _interrupt(spark, tag)
+        over.wait(_ASK_SECONDS)
 
 
 def _mark(spark: Any, tag: str) -> None:

@@ -15,11 +15,12 @@ import redis.asyncio
 
 from engine.errors import EngineUnavailableError, EpochNotRetainedError, InvalidRequestError
 from engine.storage.announcements import Announcements, stream_id
+from engine.storage.begun import Mark
 from engine.storage.connection import connect_async, storage_errors
 from engine.storage.head import FIELDS, Head
 from engine.storage.jobs import JobClient
 from engine.storage.keys import Keys
-from engine.storage.log import Append
+from engine.storage.log import START, Append
 from engine.storage.outcome import EngineStatus, Outcome, Receipt
 from engine.storage.reader import ObjectReader
 from engine.storage.scripts import APPEND_ONCE, IN_LOG
@@ -93,6 +94,17 @@ class DatabaseClient:
         last = stream_id(head.last_id) if head else None
         return last is None or wanted > last
 
+    async def cancel(self, transaction_id: str) -> bool:
+        """Ask for the end of a transaction that has no outcome yet; False where there is none such.
+
+        The engine refuses it (code `cancelled`), unless it is committed before the engine hears of that.
+        """
+        if not await self.is_pending(transaction_id):
+            return False
+        with storage_errors():
+            await self._redis.sadd(self._keys.cancels, transaction_id)
+        return True
+
     async def snapshot(self, epoch: int | None = None) -> Snapshot:
         """Pin an epoch, the newest one by default.
 
@@ -157,8 +169,9 @@ class DatabaseClient:
         pipeline.exists(self._keys.lease)
         pipeline.hmget(self._keys.head, list(FIELDS))
         pipeline.exists(self._keys.log)
+        pipeline.hgetall(self._keys.begun)
         with storage_errors():
-            status, alive, fields, has_log = await pipeline.execute()
+            status, alive, fields, has_log, begun = await pipeline.execute()
             # What was ever added, whatever has been trimmed since.
             added = (await self._redis.xinfo_stream(self._keys.log))["entries-added"] if has_log else 0
         head = Head.decode(fields)
@@ -166,12 +179,19 @@ class DatabaseClient:
         error = status.get(b"error", b"").decode() or None
         if not alive and state in ("running", "recovering"):
             state, error = "lost", "the engine's heartbeat has stopped"
+        running = bool(alive) and state == "running"
+        mark = Mark.decode(begun) if running else None
+        ahead = mark is not None and mark.is_ahead(head.last_id if head else START)
+        fault = status.get(b"fault")
         return EngineStatus(
-            running=bool(alive) and state == "running",
+            running=running,
             state=state,
             epoch=head.epoch if head else -1,
             lag=max(0, added - (head.processed if head else 0)),
             error=error,
+            evaluating=mark.running(time.time()) if mark is not None and ahead else None,
+            faults=int(status.get(b"faults", 0)),
+            fault=None if fault is None else orjson.loads(fault),
         )
 
     async def incarnation(self) -> str:

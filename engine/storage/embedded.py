@@ -4,6 +4,10 @@
 disk before it is answered (`appendfsync always`), and it listens on a socket file that only this user may
 open (and, if asked for, on a port of 127.0.0.1).
 
+A machine that crashed may leave zero bytes at the end of the append-only file, where the file had grown and its content
+had not reached the disk. No answered write is in them, but the server would refuse to start; they are cut off before.
+A command of which only a part is there the server drops by itself.
+
 Always: one server per data directory (a lock that the kernel lets go when the owner dies); the server ends
 with its owner, also when that is killed with -9 (Linux), and a server that was left behind elsewhere is ended
 by the next start; a server that dies is started again, on the same socket, by a thread of the owner.
@@ -20,6 +24,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, cast
@@ -36,6 +41,7 @@ from engine.storage.connection import connect, storage_errors
 _LONGEST_SOCKET_PATH = 100
 _LOG_LINES = 12
 _POLL_SECONDS = 0.005
+_TAIL_BLOCK = 1 << 20
 _STOP_SECONDS = 15.0
 # A server that ends as soon as it is started is started less and less often; one that was killed, at once.
 _FIRST_DELAY, _LAST_DELAY, _STABLE_SECONDS = 0.02, 5.0, 0.3
@@ -51,15 +57,17 @@ class EmbeddedServer:
         port: int | None = None,
         supervise: bool = True,
         on_restart: Callable[[str], None] | None = None,
+        on_repair: Callable[[str], None] | None = None,
         start_timeout: float = 60.0,
     ) -> None:
         """`port`: also listen on 127.0.0.1. `supervise`: start it again when it dies; `on_restart` is
-        told."""
+        told. `on_repair` is told what was cut off the append-only file."""
         self.data_dir = Path(data_dir).absolute()
         self.log_file = self.data_dir / "server.log"
         self._port = port
         self._supervise = supervise
         self._on_restart = on_restart
+        self._on_repair = on_repair
         self._start_timeout = start_timeout
         self._socket = self.data_dir / "redis.sock"
         self._socket_dir: str | None = None
@@ -252,6 +260,9 @@ class EmbeddedServer:
         while not self._stopping.is_set():
             started = time.monotonic()
             try:
+                repaired = cut_zero_tail(self.data_dir)
+                if repaired and self._on_repair is not None:
+                    self._on_repair(repaired)
                 self._process = process = subprocess.Popen(
                     dies_with_parent(self._command()),
                     stdin=subprocess.DEVNULL,
@@ -290,4 +301,52 @@ class EmbeddedServer:
         with contextlib.suppress(OSError):
             lines = self.log_file.read_text(errors="replace").splitlines()[-_LOG_LINES:]
         text = "".join(f"\n  {line}" for line in lines)
-        return ServerStartError(f"{what}; the end of {self.log_file}:{text}", log=lines)
+        advice = ""
+        if any("Bad file format" in line for line in lines):
+            advice = (
+                f"; the append-only file in {self.data_dir / 'appendonlydir'} is damaged, and not only at its end: "
+                "restore the directory from a copy"
+            )
+        return ServerStartError(f"{what}{advice}; the end of {self.log_file}:{text}", log=lines)
+
+
+def cut_zero_tail(data_dir: Path) -> str:
+    """Cut the zero bytes off the end of the append-only file that is written to. Returns what was done, in words; empty
+    where there was nothing to do.
+
+    A whole command ends with a line feed, so zero bytes at the end belong to none that is whole.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path = _written_to(data_dir / "appendonlydir")
+    if path is None or not path.exists():
+        return ""
+    with open(path, "r+b") as file:
+        size = end = file.seek(0, os.SEEK_END)
+        while end:
+            begin = max(0, end - _TAIL_BLOCK)
+            file.seek(begin)
+            rest = file.read(end - begin).rstrip(b"\0")
+            end = begin + len(rest)
+            if rest:
+                break
+        if end == size:
+            return ""
+        file.truncate(end)
+        os.fsync(file.fileno())
+    return (
+        f"{path} ended in {size - end:,} zero bytes, as a crash of the machine leaves them; they were cut off. Nothing "
+        "that was acknowledged is lost"
+    )
+
+
+def _written_to(folder: Path) -> Path | None:
+    """The last incremental file of the manifest (lines of `file NAME seq N type i`); the others are complete."""
+    try:
+        lines = (folder / "appendonly.aof.manifest").read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    entries = [dict(pairwise(line.split())) for line in lines]
+    names = [entry["file"] for entry in entries if entry.get("type") == "i" and "file" in entry]
+    return folder / names[-1] if names else None

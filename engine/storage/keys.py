@@ -15,7 +15,9 @@ atomic scripts need.
 | `published` | stream | one short entry per publication: wakes those who wait |
 | `lease` | string | who the single writer is; expires when its heartbeat stops |
 | `generation` | integer | counts the leases ever given: the fencing token |
-| `status` | hash | the engine's state for readers |
+| `status` | hash | the engine's state for readers, and the faults that it met |
+| `begun` | hash | the transactions that the engine applies now, or applied when it ended (engine/storage/begun.py) |
+| `cancels` | set | ids of transactions that are to be cancelled |
 | `jobs` | sorted set | ids of bulk jobs by the time of their creation |
 | `jobs:queue`, `jobs:running` | list | ids of jobs that wait; of the ones that an engine has taken |
 | `jobs:batches` | hash | import -> the transaction that names its batch files |
@@ -81,6 +83,14 @@ class Keys:
     @property
     def status(self) -> str:
         return self.prefix + "status"
+
+    @property
+    def begun(self) -> str:
+        return self.prefix + "begun"
+
+    @property
+    def cancels(self) -> str:
+        return self.prefix + "cancels"
 
     @property
     def jobs(self) -> str:

@@ -117,9 +117,24 @@ class EpochLog:
     def read(self, after: str, max_entries: int, max_bytes: int) -> list[LogEntry]:
         """The entries after an id, in order: at most so many and so large, but one at least if there is
         one."""
+        return self.read_group(after, max_entries, max_bytes)[0]
+
+    def read_group(
+        self, after: str, max_entries: int, max_bytes: int
+    ) -> tuple[list[LogEntry], frozenset[str]]:
+        """The same, and the ids of all transactions that are to be cancelled."""
+        keys = [self._keys.log, self._keys.cancels]
         with storage_errors():
-            answer = self._read_group(keys=[self._keys.log], args=[after, max_entries, max_bytes])
-        return [_entry(entry_id, fields) for entry_id, fields in cast(list[Any], answer)]
+            answer = self._read_group(keys=keys, args=[after, max_entries, max_bytes])
+        entries, cancels = cast(list[Any], answer)
+        return [_entry(entry_id, fields) for entry_id, fields in entries], frozenset(
+            name.decode() for name in cancels
+        )
+
+    def forget_cancels(self, ids: Sequence[str]) -> None:
+        """They have their outcomes."""
+        with storage_errors():
+            self._redis.srem(self._keys.cancels, *ids)
 
     def wait(self, after: str, timeout: float) -> LogEntry | None:
         """The first entry after an id, waiting up to `timeout` seconds for it."""

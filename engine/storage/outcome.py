@@ -36,13 +36,27 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Running:
+    """What the engine evaluates now: the transactions `first` to `last` of the log, since `since` (seconds since 1970),
+    for `seconds`. relations: those of the stratum that it is at; empty where the epoch has only just begun."""
+
+    first: str
+    last: str
+    since: float
+    seconds: float
+    relations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EngineStatus:
     """The engine as the readers see it.
 
     `running`: a live engine holds the lease and applies transactions now. `state`: `absent`, `recovering`,
     `running`, `stopped`, `failed` or `lost` (its heartbeat stopped without a farewell). `epoch`: the newest
     published one, -1 before the first. `lag`: transactions in the log that have no outcome yet. `error`: why
-    it failed, or what it waits for.
+    it failed, or what it waits for. `evaluating`: what runs now, if anything does. `faults`: transactions that were
+    refused by faults of Zedlog itself, ever. `fault`: the newest fault (time, first and last transaction, message, and
+    whether it refused one).
     """
 
     running: bool
@@ -50,3 +64,6 @@ class EngineStatus:
     epoch: int
     lag: int
     error: str | None
+    evaluating: Running | None = None
+    faults: int = 0
+    fault: dict[str, Any] | None = None

@@ -18,8 +18,8 @@ redis.call('SET', KEYS[1], ARGV[2] .. ' ' .. id, 'EX', ARGV[3])
 return {id, 0}
 """
 
-# KEYS: log. ARGV: after this id, most entries, most bytes.
-# -> entries as XRANGE gives them; the first one whatever its size.
+# KEYS: log, cancels. ARGV: after this id, most entries, most bytes.
+# -> {entries as XRANGE gives them, the first one whatever its size; ids that are to be cancelled}.
 READ_GROUP = """
 local entries, bytes, last = {}, 0, ARGV[1]
 for i = 1, tonumber(ARGV[2]) do
@@ -30,7 +30,45 @@ for i = 1, tonumber(ARGV[2]) do
   entries[i] = got[1]
   last = got[1][1]
 end
-return entries
+return {entries, redis.call('SMEMBERS', KEYS[2])}
+"""
+
+# The engine begins an epoch. KEYS: generation, begun. ARGV: generation, then fields and values.
+# Not for the append-only file and so not for the disk: an epoch must not wait for that. The server remembers it when
+# the engine ends; ATTEND makes it durable where the epoch lasts.
+BEGIN = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.replicate_commands()
+redis.set_repl(redis.REPL_NONE)
+redis.call('HSET', KEYS[2], unpack(ARGV, 2))
+return 1
+"""
+
+# The epoch lasts. KEYS: generation, begun, cancels. ARGV: generation, its first transaction, what is new about it, then
+# fields and values as for BEGIN, which are written where they are new and the epoch is still the one that was begun.
+# -> the ids that are to be cancelled.
+ATTEND = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {} end
+local first, kept = unpack(redis.call('HMGET', KEYS[2], 'first', 'kept'))
+if (first == ARGV[2] or not first) and kept ~= ARGV[3] then
+  redis.call('HSET', KEYS[2], 'kept', ARGV[3], unpack(ARGV, 4))
+end
+return redis.call('SMEMBERS', KEYS[3])
+"""
+
+# The engine ends in order in the middle of an epoch, which is no fault. KEYS: generation, begun. ARGV: generation.
+LEAVE = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('HDEL', KEYS[2], 'first', 'last')
+return 1
+"""
+
+# The engine met a fault. KEYS: generation, status. ARGV: generation, how many transactions it refused, the fault.
+NOTE_FAULT = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('HINCRBY', KEYS[2], 'faults', ARGV[2])
+redis.call('HSET', KEYS[2], 'fault', ARGV[3])
+return 1
 """
 
 # KEYS: lease, generation. ARGV: owner, milliseconds, a holder known to be dead (or empty).

@@ -6,6 +6,7 @@ refuse is refused here, before anything is started.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import typer
@@ -13,7 +14,7 @@ from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from engine.elastic import SWITCH, Policy, parse_switch
 from engine.errors import InvalidRequestError, shown
-from engine.placement import MAX_HEIGHT
+from engine.placement import EPOCH_SECONDS, MAX_HEIGHT
 from engine.spark.session import SparkOptions
 from engine.transaction import PLACEMENTS
 
@@ -27,10 +28,11 @@ MemoryBudget = Annotated[
     ),
 ]
 EpochSeconds = Annotated[
-    float | None,
+    str,
     typer.Option(
         envvar="ZEDLOG_EPOCH_SECONDS",
-        help="Refuse a transaction that computes for longer (default: no limit).",
+        metavar="SECONDS",
+        help="Refuse a transaction that computes for longer; none: no limit.",
     ),
 ]
 MaxHeight = Annotated[
@@ -83,11 +85,39 @@ SparkCheckpointDir = Annotated[
     ),
 ]
 USUAL = str(SWITCH)
+USUAL_SECONDS = f"{EPOCH_SECONDS:g}"
+
+
+def size_of(text: str) -> int:
+    """A number of bytes, as `4GiB`.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    try:
+        return int(TypeAdapter(ByteSize).validate_python(text))
+    except ValidationError:
+        raise typer.BadParameter(f"{shown(text)} is not a size; write it like 500MiB or 4GiB") from None
+
+
+def seconds_of(text: str) -> float:
+    """A limit of time.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = -1.0
+    if not 0 < limit < math.inf:
+        raise typer.BadParameter(f"{shown(text)} is not a number of seconds above 0; 'none' is no limit")
+    return limit
 
 
 def engine_options(
     memory_budget: str | None,
-    epoch_seconds: float | None,
+    epoch_seconds: str,
     max_height: int | None,
     placement: str,
     switch: str,
@@ -102,24 +132,20 @@ def engine_options(
     """
     options: list[str] = []
     if memory_budget is not None:
-        try:
-            size = int(TypeAdapter(ByteSize).validate_python(memory_budget))
-        except ValidationError:
-            raise typer.BadParameter(
-                f"{shown(memory_budget)} is not a size; write it like 500MiB or 4GiB"
-            ) from None
-        options += ["--memory-budget", str(size)]
+        options += ["--memory-budget", str(size_of(memory_budget))]
     if placement not in PLACEMENTS:
         raise typer.BadParameter(
             f"{shown(placement)} is not a placement; choose one of {', '.join(PLACEMENTS)}"
         )
+    if epoch_seconds != "none":
+        seconds_of(epoch_seconds)
     try:
         Policy(switch=parse_switch(switch))
         SparkOptions(spark_master or SparkOptions().master)
     except InvalidRequestError as error:
         raise typer.BadParameter(error.message) from None
     chosen = {
-        "epoch-seconds": epoch_seconds,
+        "epoch-seconds": None if epoch_seconds == USUAL_SECONDS else epoch_seconds,
         "max-height": max_height,
         "placement": None if placement == "auto" else placement,
         "switch": None if switch == USUAL else switch,

@@ -40,7 +40,10 @@ def import_files(
     upload: Annotated[
         bool, typer.Option("--upload", help="Send one file of this machine to the service first.")
     ] = False,
-    header: Annotated[bool, typer.Option("--header", help="The first line names the columns.")] = False,
+    header: Annotated[
+        bool,
+        typer.Option("--header", help="The first line names the columns, with their types if it says them."),
+    ] = False,
     delimiter: Annotated[
         str | None, typer.Option(help="One character, or tab, space, comma, semicolon, pipe.")
     ] = None,

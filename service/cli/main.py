@@ -27,6 +27,7 @@ from service.cli.read import epochs, query, relations, status
 from service.cli.run import run as run_program
 from service.cli.serve import engine, serve
 from service.cli.supervisor import PartFailed
+from service.cli.transactions import transactions_app
 
 app = typer.Typer(
     name="zedlog",
@@ -65,6 +66,7 @@ app.command(rich_help_panel=BULK)(export)
 app.add_typer(jobs_app, name="jobs", rich_help_panel=BULK)
 app.add_typer(facts_app, name="facts", rich_help_panel=CHANGE)
 app.add_typer(rules_app, name="rules", rich_help_panel=CHANGE)
+app.add_typer(transactions_app, name="transactions", rich_help_panel=CHANGE)
 app.command(rich_help_panel=READ)(query)
 app.command(rich_help_panel=READ)(relations)
 app.command(rich_help_panel=READ)(epochs)

@@ -8,6 +8,7 @@ from itertools import chain, islice
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from engine.bulk.headers import typed_names
 from engine.language.schema import Column, ColumnType
@@ -201,3 +202,21 @@ def status(url: options.Url = options.URL) -> None:
     out.print(f"  database   {ready['database']}")
     out.print(f"  engine     {ready['engine']}, epoch {ready['epoch']}, {ready['lag']} waiting")
     out.print(f"  relations  {len(known)} with {counted(tuples, 'tuple')}")
+    _print_activity(ready)
+
+
+def _print_activity(ready: Json) -> None:
+    """What runs now, and the faults that were met; nothing where there is nothing to say."""
+    running = ready.get("running")
+    if running is not None:
+        what = f"transaction {running['first']}"
+        if running["last"] != running["first"]:
+            what = f"transactions {running['first']} to {running['last']}"
+        where = f", at {', '.join(running['relations'])}" if running["relations"] else ""
+        out.print(f"  running    {escape(what)} for {running['seconds']:.1f} s{escape(where)}")
+    fault = ready.get("last_fault")
+    if fault is not None:
+        when = datetime.fromtimestamp(float(fault["time"])).strftime("%Y-%m-%d %H:%M:%S")
+        refused = counted(ready["faults"], "transaction")
+        out.print(f"  [yellow]faults[/]     {refused} refused by faults of Zedlog; the last fault, {when}:")
+        out.print(f"             {escape(fault['first'])}: {escape(fault['message'])}")

@@ -36,7 +36,9 @@ def remark(client: ServiceClient, text: str, weight: int, wanted: str, answer: J
     for line in lines[:SHOWN]:
         note(line)
     if len(lines) > SHOWN:
-        note(f"note: the same holds for {len(lines) - SHOWN:,} more; 'zedlog rules list' shows all weights")
+        note(
+            f"note: and {len(lines) - SHOWN:,} more like these; 'zedlog rules list' shows the weights of all rules"
+        )
 
 
 def _besides(program: Program, weight: int, wanted: str, dry_run: bool) -> Iterator[str]:

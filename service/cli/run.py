@@ -1,12 +1,14 @@
 """`zedlog run PROGRAM`: evaluate a program over files once, as Souffle does, without a service.
 
 In: a program and a folder of facts. Out: the files and the standard output that its directives ask for. Exit status
-1 with a message that names file, line and column when the program or a fact file is wrong; nothing is written then.
+1 with a message that names file, line and column when the program or a fact file is wrong, or when a limit of time or
+memory is passed; nothing is written then. Exit status 130 after Ctrl-C.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -17,11 +19,16 @@ import typer
 from rich.markup import escape
 from rich.status import Status
 
-from engine.errors import ProgramError, ZedlogError
-from service.cli.choices import MaxHeight
+from engine.errors import EvaluationCancelledError, ProgramError, ZedlogError
+from engine.placement import MAX_HEIGHT, Budget
+from engine.signals import heard_at_once
+from service.cli.choices import MaxHeight, seconds_of, size_of
 from service.cli.edit import read_text
 from service.cli.output import err, fail
 
+_INTERRUPTED = 130
+_INTERRUPT_SECONDS = 0.5
+"""How long after Ctrl-C the evaluation may still take."""
 PATIENCE = 2.0
 """Seconds before a person at a terminal is told what takes so long."""
 
@@ -38,17 +45,61 @@ def run(
     jobs: Annotated[
         str, typer.Option("--jobs", "-j", metavar="N", help="Threads for large joins, or auto.")
     ] = "auto",
+    timeout: Annotated[
+        str | None,
+        typer.Option("--timeout", metavar="SECONDS", help="Give up when deriving takes longer."),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", metavar="SIZE", help="Give up when the tuples need more, for example 4GiB."),
+    ] = None,
     max_height: MaxHeight = None,
 ) -> None:
-    """Evaluate a program over files, once, as Souffle would. Needs no service.
+    """Evaluate a program over files, once, as Souffle would. Needs no service. Ctrl-C ends it.
 
     Examples:
 
     - `zedlog run program.dl -F facts -D out`
     - `zedlog run program.dl -D -`
+    - `zedlog run program.dl --timeout 60 --memory 4GiB`
     """
     threads = _threads(jobs)
+    wanted_no_more = threading.Event()
+    budget = Budget(
+        seconds=None if timeout is None else seconds_of(timeout),
+        memory=None if memory is None else size_of(memory),
+        height=max_height or MAX_HEIGHT,
+        cancelled=wanted_no_more.is_set,
+    )
     text = read_text(program)
+    patience = Patience()
+
+    def interrupted() -> None:
+        fail(f"interrupted while {patience.now}")
+
+    def overdue() -> None:
+        # The main thread is in a kernel, or reads or writes; what it works at is wanted no more.
+        interrupted()
+        os._exit(_INTERRUPTED)
+
+    # Not by a KeyboardInterrupt, which compiled code may take for an error of its own.
+    with heard_at_once((signal.SIGINT,), wanted_no_more.set, overdue, _INTERRUPT_SECONDS):
+        try:
+            _run(program, text, fact_dir, output_dir, threads, budget, patience)
+        except EvaluationCancelledError:
+            interrupted()
+            raise typer.Exit(_INTERRUPTED) from None
+
+
+def _run(
+    program: Path,
+    text: str,
+    fact_dir: Path,
+    output_dir: Path,
+    threads: int | None,
+    budget: Budget,
+    patience: Patience,
+) -> None:
     # Imported here, so that the other commands start without the engine.
     from engine.files.batch import Batch
 
@@ -57,7 +108,7 @@ def run(
         if batch.inputs and not fact_dir.is_dir():
             fail(f"the folder of facts {fact_dir} does not exist")
             raise typer.Exit(1)
-        with Patience() as patience:
+        with patience:
             batch.run(
                 fact_dir,
                 None if str(output_dir) == "-" else output_dir,
@@ -65,8 +116,10 @@ def run(
                 sys.stdout.buffer,
                 threads,
                 patience.stage,
-                max_height,
+                budget,
             )
+    except EvaluationCancelledError:
+        raise
     except ZedlogError as error:
         # An error about a file of facts or of results names that file; all others are about the program.
         located = isinstance(error, ProgramError) and error.span is not None
@@ -93,6 +146,11 @@ class Patience:
         if err.is_terminal:
             self._timer.start()
         return self
+
+    @property
+    def now(self) -> str:
+        """What goes on now."""
+        return self._stage
 
     def stage(self, text: str) -> None:
         """What goes on from now on."""

@@ -27,6 +27,7 @@ from rich.markup import escape
 from engine.errors import ZedlogError
 from service.cli.choices import (
     USUAL,
+    USUAL_SECONDS,
     EpochSeconds,
     MaxHeight,
     MemoryBudget,
@@ -110,7 +111,7 @@ def serve(
         typer.Option("--no-engine", help="Only the HTTP service; an engine runs elsewhere, or not at all."),
     ] = False,
     memory_budget: MemoryBudget = None,
-    epoch_seconds: EpochSeconds = None,
+    epoch_seconds: EpochSeconds = USUAL_SECONDS,
     max_height: MaxHeight = None,
     placement: PlacementChoice = "auto",
     switch: SwitchChoice = USUAL,
@@ -150,7 +151,7 @@ def engine(
     ] = "redis://127.0.0.1:6379/0",
     database: Database = "default",
     memory_budget: MemoryBudget = None,
-    epoch_seconds: EpochSeconds = None,
+    epoch_seconds: EpochSeconds = USUAL_SECONDS,
     max_height: MaxHeight = None,
     placement: PlacementChoice = "auto",
     switch: SwitchChoice = USUAL,
@@ -215,7 +216,9 @@ def run(settings: Settings, told: Told | None = None) -> None:
             # Imported here, for it takes half a second, and every command imports this module.
             from engine.storage.embedded import EmbeddedServer
 
-            redis_url = stack.enter_context(EmbeddedServer(settings.data_dir, on_restart=_say)).url
+            redis_url = stack.enter_context(
+                EmbeddedServer(settings.data_dir, on_restart=_say, on_repair=_say)
+            ).url
         _rotate(settings.log)
         supervisor = Supervisor(_parts(settings, redis_url, listener, url), settings.log, _say)
         supervisor.install_signals()

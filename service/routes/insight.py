@@ -3,6 +3,7 @@ mean."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -10,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import RedirectResponse, Response
 
 from engine.errors import EngineUnavailableError, StorageUnavailableError, ZedlogError, shown
+from engine.storage.client import EngineStatus
 from service.circuit import circuit_json, circuit_mermaid
 from service.context import Service, service_of
 from service.describe import READ_ERRORS, problems, summary
@@ -74,10 +76,23 @@ async def get_epochs(
         int | None, Query(ge=0, le=2**63 - 1, description="Only epochs before this one.")
     ] = None,
 ) -> Response:
-    """Newest first: changes of each relation, strategy, placement, cost and time of each epoch."""
-    epochs = await service_of(request).client.epochs(before, limit)
+    """Newest first: changes of each relation, strategy, placement, cost and time of each epoch; and what the engine
+    evaluates now, and whether transactions were refused by faults of Zedlog itself.
+    """
+    client = service_of(request).client
+    epochs = await client.epochs(before, limit)
     oldest = epochs[-1]["epoch"] if len(epochs) == limit else None
-    return json_response({"epochs": epochs, "before": oldest})
+    return json_response({"epochs": epochs, "before": oldest, **_activity(await client.status())})
+
+
+def _activity(status: EngineStatus) -> dict[str, Any]:
+    """What runs now, and the faults that were met."""
+    running = status.evaluating
+    return {
+        "running": None if running is None else asdict(running),
+        "faults": status.faults,
+        "last_fault": status.fault,
+    }
 
 
 @router.get("/healthz", summary="Is the process alive?", response_model=Health, operation_id="getHealth")
@@ -100,15 +115,21 @@ async def get_readiness(request: Request) -> Response:
         status = await service.client.status()
     except StorageUnavailableError as error:
         error.detail["missing"] = ["redis"]
+        service.readiness.note("storage", f"the service is not ready: {error.message}; it waits")
         raise
-    detail: dict[str, Any] = {"engine": status.state, "epoch": status.epoch, "lag": status.lag}
+    detail: dict[str, Any] = {
+        "engine": status.state,
+        "epoch": status.epoch,
+        "lag": status.lag,
+        **_activity(status),
+    }
     if not status.running:
         reason = f": {status.error}" if status.error else ""
-        raise EngineUnavailableError(
-            f"no engine serves the database {shown(service.settings.database)} now; it is {status.state}{reason}",
-            missing=["engine"],
-            **detail,
-        )
+        text = f"no engine serves the database {shown(service.settings.database)} now; it is {status.state}{reason}"
+        kind = "failed" if status.state == "failed" else "engine"
+        service.readiness.note(kind, f"the service is not ready: {text}; it waits")
+        raise EngineUnavailableError(text, missing=["engine"], **detail)
+    service.readiness.note("ready", f"the service is ready: an engine serves {service.settings.database!r}")
     return json_response({"status": "ready", "database": service.settings.database, **detail})
 
 
@@ -139,6 +160,9 @@ async def _observe(service: Service) -> None:
     metrics.engine_up.set(int(status.running))
     metrics.epoch.set(status.epoch)
     metrics.lag.set(status.lag)
+    metrics.faults.now = status.faults
+    running = status.evaluating
+    metrics.epoch_running.set(running.seconds if running is not None else 0)
 
 
 def _problem_type(error: type[ZedlogError]) -> dict[str, Any]:

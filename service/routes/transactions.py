@@ -5,12 +5,18 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
-from engine.errors import UnknownTransactionError, shown
+from engine.errors import (
+    TransactionCancelledError,
+    TransactionNotCancellableError,
+    UnknownTransactionError,
+    shown,
+)
+from engine.storage.client import DatabaseClient
 from service.body import decode_json, media_type, off_loop, read_body
 from service.changes import facts_from_json, transaction_from_json
 from service.context import service_of
@@ -27,6 +33,8 @@ router = APIRouter(
 
 # The log's ids are those of a Redis stream.
 _ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
+# An engine that runs hears of a cancellation in a quarter of that.
+_CANCEL_SECONDS = 1.0
 
 ACCEPTED = {
     "model": Pending,
@@ -134,22 +142,62 @@ async def get_transaction(
     request: Request, transaction_id: Annotated[str, Path(examples=["1735689600000-0"])]
 ) -> Response:
     """`pending`, `committed` or `dry_run` with the result, or `refused` with the problem document."""
+    return json_response(await _status(service_of(request).client, transaction_id))
+
+
+@router.delete(
+    "/v1/transactions/{transaction_id}",
+    status_code=202,
+    summary="Cancel a transaction",
+    response_model=TransactionStatus,
+    response_model_exclude_none=True,
+    responses=problems(UnknownTransactionError, TransactionNotCancellableError),
+    operation_id="deleteTransaction",
+)
+async def delete_transaction(
+    request: Request, transaction_id: Annotated[str, Path(examples=["1735689600000-0"])]
+) -> Response:
+    """A transaction that waits is refused (`cancelled`) when its turn comes; the evaluation of one that runs ends
+    within a moment, and it is refused the same way. Transactions that share its epoch are applied without it. The
+    answer is its status after a second at the most; `pending` where the engine has yet to hear of it.
+    """
     client = service_of(request).client
+    before = await _status(client, transaction_id)
+    if before["status"] == "pending" and await client.cancel(transaction_id):
+        await client.wait_outcome(transaction_id, _CANCEL_SECONDS)
+    after = await _status(client, transaction_id)
+    cancelled = after["status"] == "refused" and after["problem"]["code"] == TransactionCancelledError.code
+    if after["status"] != "pending" and not cancelled:
+        undo = "; the opposite transaction undoes it" if after["status"] == "committed" else ""
+        raise TransactionNotCancellableError(
+            f"the transaction {transaction_id} has its outcome already: {after['status']}{undo}",
+            transaction=transaction_id,
+            outcome=after["status"],
+        )
+    return json_response(after, 202)
+
+
+async def _status(client: DatabaseClient, transaction_id: str) -> dict[str, Any]:
+    """What is known of a transaction.
+
+    Raises:
+        UnknownTransactionError.
+    """
     unknown = UnknownTransactionError(
         f"there is no transaction {shown(transaction_id)}, or its outcome is no longer kept",
         transaction=transaction_id,
     )
     if not _ID.fullmatch(transaction_id):
         raise unknown
-    answer = {"transaction": transaction_id, "status_url": status_url(transaction_id)}
+    answer: dict[str, Any] = {"transaction": transaction_id, "status_url": status_url(transaction_id)}
     outcome = await client.outcome(transaction_id)
     if outcome is None and await client.is_pending(transaction_id):
-        return json_response({**answer, "status": "pending"})
+        return {**answer, "status": "pending"}
     # It may have been committed between the two looks.
     outcome = outcome or await client.outcome(transaction_id)
     if outcome is None:
         raise unknown
     answer["status"] = outcome.status
     if outcome.status == "refused":
-        return json_response({**answer, "problem": document(outcome.body, answer["status_url"])})
-    return json_response({**answer, "result": {"transaction": transaction_id, **outcome.body}})
+        return {**answer, "problem": document(outcome.body, answer["status_url"])}
+    return {**answer, "result": {"transaction": transaction_id, **outcome.body}}

@@ -161,7 +161,7 @@ def test_the_command_line_imports_and_exports(
     assert "1 row left out" in seen.err
     assert run(["export", "cli(x, y), y > 0", "cli.csv"]) == 0
     assert "exported 1 tuple of epoch" in capsys.readouterr().out
-    assert (bulk.folder / "out" / "cli.csv").read_text() == '"x","y"\n"a","1"\n'
+    assert (bulk.folder / "out" / "cli.csv").read_text() == '"x:symbol","y:number"\n"a","1"\n'
     assert run(["export", "cli", "cli.csv"]) == 1
     assert "target_exists" in capsys.readouterr().err
     assert run(["jobs", "list"]) == 0

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import typer
 
-from service.cli.choices import USUAL, engine_options
+from service.cli.choices import USUAL, USUAL_SECONDS, engine_options
 
 NOTHING: dict[str, Any] = {
     "memory_budget": None,
-    "epoch_seconds": None,
+    "epoch_seconds": USUAL_SECONDS,
     "max_height": None,
     "placement": "auto",
     "switch": USUAL,
@@ -29,6 +29,8 @@ def test_what_is_not_asked_for_is_not_said() -> None:
     ("given", "options"),
     [
         ({"memory_budget": "1GiB"}, ("--memory-budget", str(2**30))),
+        ({"epoch_seconds": "7.5"}, ("--epoch-seconds", "7.5")),
+        ({"epoch_seconds": "none"}, ("--epoch-seconds", "none")),
         ({"placement": "spark"}, ("--placement", "spark")),
         ({"max_height": 2_000_000}, ("--max-height", "2000000")),
         ({"switch": "none"}, ("--switch", "none")),
@@ -58,6 +60,8 @@ def test_an_option_reaches_the_engine(given: dict[str, Any], options: tuple[str,
     ("given", "message"),
     [
         ({"memory_budget": "much"}, '"much" is not a size'),
+        ({"epoch_seconds": "long"}, '"long" is not a number of seconds above 0'),
+        ({"epoch_seconds": "0"}, '"0" is not a number of seconds above 0'),
         ({"placement": "cloud"}, "choose one of auto, resident, spark"),
         ({"switch": "often"}, 'not "often"'),
         ({"switch": "-0.1"}, "0 or more"),

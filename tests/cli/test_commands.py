@@ -275,6 +275,22 @@ def test_relations_epochs_and_status(zedlog: Zedlog) -> None:
     assert f"running, epoch {newest['epoch']}" in status.out
 
 
+def test_a_transaction_is_shown_and_cannot_be_cancelled_when_it_is_done(
+    zedlog: Zedlog, live: LiveSystem
+) -> None:
+    with live.client() as client:
+        body = {"facts": [{"relation": "shown", "tuples": [["a"]]}]}
+        name = client.post("/v1/transactions", json=body).json()["transaction"]
+    shown = zedlog("transactions", "show", name)
+    assert shown.status == 0
+    assert f"{name}: committed" in shown.out
+    assert "shown: +1" in shown.out
+    late = zedlog("transactions", "cancel", name)
+    assert late.status == 1
+    assert "has its outcome already: committed" in late.err
+    assert "(transaction_not_cancellable)" in late.err
+
+
 def test_a_change_says_how_it_is_to_be_evaluated_and_epochs_how_it_was(
     zedlog: Zedlog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

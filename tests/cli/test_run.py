@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -217,3 +219,65 @@ def test_a_fact_that_a_better_value_hides_is_not_written(folder: Path) -> None:
     )
     assert run(["run", "sp.dl"]) == 0
     assert (folder / "sp.csv").read_text() == "a\t0\nb\t3\n"
+
+
+# 40,000 * 40,000 pairs, none of which is kept.
+ENDLESS = """\
+.decl a(x: number)
+.decl p(x: number, y: number)
+.output p
+.input a
+p(x, y) :- a(x), a(y), x * y = -1.
+"""
+
+
+@pytest.fixture
+def endless(folder: Path) -> Path:
+    """The same folder, with a program that does not end while anybody waits."""
+    (folder / "long.dl").write_text(ENDLESS)
+    (folder / "a.facts").write_text("\n".join(map(str, range(40_000))))
+    return folder
+
+
+def test_limits_of_time_and_memory(endless: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["run", "long.dl", "--timeout", "0.2"]) == 1
+    assert "more than the 0.2 seconds allowed" in capsys.readouterr().err
+    (endless / "large.dl").write_text(ENDLESS.replace("x * y = -1", "x < 100"))
+    assert run(["run", "large.dl", "--memory", "20MiB"]) == 1
+    assert "of 20 MiB allowed" in capsys.readouterr().err
+    assert not (endless / "p.csv").exists()
+    assert run(["run", "program.dl", "-F", "facts", "--timeout", "60", "--memory", "1GiB"]) == 0
+
+
+@pytest.mark.parametrize("arguments", [["--timeout", "0"], ["--timeout", "soon"], ["--memory", "much"]])
+def test_limits_that_are_none(folder: Path, arguments: list[str]) -> None:
+    assert run(["run", "program.dl", *arguments]) == 2
+
+
+def test_ctrl_c_ends_it_with_a_message(endless: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service.cli.main", "run", "long.dl"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
+    )
+    try:
+        wait_for_cpu(process.pid, 2.0)
+        process.send_signal(signal.SIGINT)
+        _, problem = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert re.fullmatch(r"error: interrupted while (checking|reading a|deriving)\n", problem.decode())
+    assert process.returncode == 130
+
+
+def wait_for_cpu(pid: int, seconds: float) -> None:
+    """Until the process has worked for so long: by then it has started, and evaluates."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        if (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") > seconds:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the process does not work")

@@ -107,6 +107,8 @@ class Writer(Stoppable):
         super().__init__(live)
         self.lane = lane
         self.acknowledged = 0
+        self.refused = 0
+        """Transactions that the engine was at when it was killed, twice: refused, and sent anew under another key."""
         self.answers: Counter[int] = Counter()
 
     def step(self, client: httpx.Client) -> None:
@@ -119,12 +121,14 @@ class Writer(Stoppable):
             "/v1/transactions",
             params={"wait": wait},
             json=transaction(self.lane, number),
-            headers={"Idempotency-Key": f"lane-{self.lane}-number-{number}"},
+            headers={"Idempotency-Key": f"lane-{self.lane}-number-{number}-{self.refused}"},
         )
         self.answers[response.status_code] += 1
         if response.status_code in (200, 202):
             self.acknowledged += 1
             self.in_doubt = False
+        elif response.status_code == 500 and "ended twice" in response.json()["detail"]:
+            self.refused += 1
         else:
             assert response.status_code == 503, f"{response.status_code}: {response.text}"
             assert int(response.headers["retry-after"]) >= 0

@@ -240,6 +240,12 @@ def test_witnesses_of_min_and_max(rule: str, expected: set[tuple[Any, ...]]) -> 
     again.check_invariants()
 
 
+def test_a_witness_contributes_once_to_a_head() -> None:
+    """The other variables of the min or max are its own: bob is one of the tallest, in two groups."""
+    rule = "r(count(s)) :- _ = max h : { student(s, h, g) }."
+    assert reasoner_with([rule], student=[*STUDENTS, ("bob", 180, "x")]).facts("r") == [(2,)]
+
+
 def test_a_witness_gives_way_to_a_better_one() -> None:
     reasoner = reasoner_with(["r(s, n) :- n = max h : { student(s, h, _) }."], student=STUDENTS)
     result = reasoner.apply(facts={"student": [(("eva", 200, "x"), 1)]})

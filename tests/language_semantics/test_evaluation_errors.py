@@ -37,7 +37,6 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("p(to_number(s)) :- t(s).", facts(t=["1x"]), "to_number", "not a number"),
     ("p(sum(x)) :- q(x, y).", facts(q=[(LARGEST, 1)]), "sum", "64 bits"),
     ("p(n) :- n = sum x * y : { q(x, y) }.", facts(q=[(LARGEST, 1)]), "sum", "64 bits"),
-    ("p(x) :- t(s), match(s, s), x = 1.", facts(t=["("]), "match", "pattern"),
 ]
 
 

@@ -233,7 +233,7 @@ class _Evaluation:
         """The head of each distinct binding of the body's variables; an aggregate stands as its argument."""
         body = named_wildcards(rule.body)
         scope = names_outside((rule.head, *body))
-        named = sorted(names_outside(body))
+        named = sorted(scope)
         terms = [t.argument if isinstance(t, HeadAggregate) else t for t in rule.head.terms]
         distinct = {tuple(b[name] for name in named): b for b in self.solutions(body, {}, scope)}
         for binding in distinct.values():

@@ -13,6 +13,7 @@ import numpy as np
 
 from engine.epoch import EpochRecord, EpochResult, RelationChange
 from engine.errors import NegativeWeightError, ZedlogError
+from engine.interruption import Interruption
 from engine.language.schema import Column, ColumnType, Schema
 from engine.reasoner import GroupResult
 from engine.recovery import RecoveredState
@@ -26,7 +27,8 @@ Weights = dict[tuple[str, tuple[int, ...]], int]
 class FactsReasoner:
     """Made from a `RecoveredState`, as the engine process makes its reasoner."""
 
-    def __init__(self, state: RecoveredState) -> None:
+    def __init__(self, state: RecoveredState, interruption: Interruption) -> None:
+        self.interruption = interruption
         self.epoch = state.epoch
         self.symbols = SymbolTable(state.symbols)
         self.schemas = dict(state.schemas)

@@ -22,6 +22,7 @@ from engine.errors import (
     SparkStateLostError,
     ZedlogError,
 )
+from engine.interruption import Interruption
 from engine.process import EngineOptions, main
 from engine.reasoner import GroupResult
 from engine.recovery import RecoveredState
@@ -148,21 +149,30 @@ def test_an_unreadable_entry_stops_the_engine(
         assert isinstance(again.failure, CorruptLogError)
 
 
-def test_a_fault_of_our_own_is_told(server: EmbeddedServer, database: str) -> None:
+def test_a_fault_of_our_own_refuses_its_transaction_and_is_told(
+    server: EmbeddedServer, database: str
+) -> None:
     class Broken(FactsReasoner):
         def commit(self, transactions: Sequence[Transaction], /) -> GroupResult:
-            raise AssertionError("an invariant")
+            if any(fact.relation == "broken" for t in transactions for fact in t.facts):
+                raise AssertionError("an invariant")
+            return super().commit(transactions)
 
-    with Database(server.url, database) as db:
-        engine = EngineThread(server.url, database, factory=Broken)
-        with engine:
-            receipt = db.run(db.client.append(facts("e", (1,))))
-            engine.join()
-        assert isinstance(engine.failure, AssertionError)
+    with Database(server.url, database) as db, EngineThread(server.url, database, factory=Broken):
+        db.apply(facts("e", (1,)))
+        refused = db.run(db.client.append(facts("broken", (1,)))).transaction_id
+        outcome = db.run(db.client.wait_outcome(refused, 10))
+        assert outcome is not None
+        assert outcome.body["message"] == (
+            "a fault of Zedlog itself: AssertionError: an invariant; the transaction is refused and changed nothing, "
+            "and the engine's log has the details"
+        )
+        assert db.apply(facts("e", (2,))).body["epoch"] == 2
+        assert db.facts("e") == {(1,): 1, (2,): 1}
         status = db.run(db.client.status())
-        assert (status.state, status.error) == ("failed", "AssertionError: an invariant")
-        with EngineThread(server.url, database):
-            assert db.run(db.client.wait_outcome(receipt.transaction_id, 10)) is not None
+        assert (status.state, status.error, status.faults) == ("running", None, 1)
+        assert status.fault is not None
+        assert (status.fault["first"], status.fault["last"]) == (refused, refused)
 
 
 def test_lost_state_is_rebuilt_and_the_transaction_done(server: EmbeddedServer, database: str) -> None:
@@ -184,8 +194,8 @@ def test_lost_state_is_rebuilt_and_the_transaction_done(server: EmbeddedServer, 
         def close(self) -> None:
             closed.append(self)
 
-    def factory(state: RecoveredState) -> FactsReasoner:
-        made.append(Forgetful(state))
+    def factory(state: RecoveredState, interruption: Interruption) -> FactsReasoner:
+        made.append(Forgetful(state, interruption))
         return made[-1]
 
     with EngineThread(server.url, database, factory=factory), Database(server.url, database) as db:

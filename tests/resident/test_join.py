@@ -9,9 +9,11 @@ import pytest
 
 from engine.circuit.normal import normalise
 from engine.circuit.plan import compile_rule
-from engine.errors import WeightOverflowError
+from engine.errors import EvaluationCancelledError, WeightOverflowError
 from engine.language.inference import infer_schemas
 from engine.language.parser import parse_rules
+from engine.placement import Budget
+from engine.reasoner import Reasoner
 from engine.resident import steps
 from engine.resident.bound import bind_rule
 from engine.resident.relation import Relation
@@ -147,3 +149,66 @@ def test_a_sum_that_could_leave_64_bits_is_refused():
     relation = relation_of("s", {(1, i): {0: 1} for i in range(4)}, 2, (0,))
     with pytest.raises(WeightOverflowError):
         run("h(x) :- r(x, y), s(y, _).", {((9, 1), 0): 2**61}, relation, False)
+
+
+@pytest.mark.parametrize("step", [1, 1_000_003])
+@pytest.mark.parametrize("columns", ["y", "y, w"])
+def test_groups_of_very_many_postings_are_written_in_parts(
+    monkeypatch: pytest.MonkeyPatch, step: int, columns: str
+) -> None:
+    """One group of 100 * 100 postings, over codes that lie close together and far apart; then some go again."""
+    rule = f"p({columns}) :- a(z, x), b(z, y, w)."
+    facts = {
+        "a": [((0, x), 1) for x in range(100)],
+        "b": [((0, y * step, y % 7), 1) for y in range(100)],
+    }
+    gone = {"a": [((0, x), -1) for x in range(40)], "b": [((0, y * step, y % 7), -1) for y in range(30)]}
+    states = []
+    for chunk in (steps.CHUNK, 1, 3):
+        monkeypatch.setattr(steps, "CHUNK", chunk)
+        reasoner = Reasoner("resident", threads=2)
+        reasoner.apply(facts=facts, rules=[(rule, 1)])
+        assert reasoner.count("p") == 100
+        first = reasoner.state()
+        # Each of them follows from each of a's 100 tuples.
+        assert {n for by_height in first["supports"]["p"].values() for n in by_height.values()} == {100}
+        reasoner.apply(facts=gone)
+        reasoner.check_invariants()
+        assert reasoner.count("p") == 70
+        states.append((first, reasoner.state()))
+    assert states[0] == states[1] == states[2]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "p(x) :- a(z, x), b(z, y, y).",
+        "p(z) :- a(z, x), b(z, y, _).",
+        "p(x, y) :- a(_, x), b(_, y, _), x * y < 0.",
+    ],
+)
+def test_an_evaluation_is_cancelled_also_where_nothing_comes_out(
+    monkeypatch: pytest.MonkeyPatch, rule: str
+) -> None:
+    monkeypatch.setattr(steps, "CHUNK", 1)
+    monkeypatch.setattr(steps, "PIECE", 64)
+    asked = 0
+
+    def cancelled() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 20
+
+    reasoner = Reasoner("resident", Budget(cancelled=cancelled), threads=1)
+    reasoner.apply(
+        facts={
+            "a": [((0, x), 1) for x in range(100)],
+            "b": [((0, y, y + 1), 1) for y in range(100)],
+        }
+    )
+    asked = 0
+    before = reasoner.state()
+    with pytest.raises(EvaluationCancelledError):
+        reasoner.apply(rules=[(rule, 1)])
+    assert asked == 21
+    assert reasoner.state() == before

@@ -21,6 +21,7 @@ from engine.errors import (
     NegativeWeightError,
     NotDeclaredError,
     StorageUnavailableError,
+    TransactionCancelledError,
     TypeMismatchError,
     UnknownRelationError,
     ZedlogError,
@@ -205,7 +206,8 @@ class FakeSnapshot:
 
 
 class FakeClient:
-    """`engine_runs=False` leaves transactions pending; `redis_away=True` makes every call fail."""
+    """`engine_runs=False` leaves transactions pending; `redis_away=True` makes every call fail. `engine_hears`:
+    a cancelled transaction is refused at once. `activity`: what an engine's status says besides."""
 
     def __init__(self) -> None:
         self.states = [State()]
@@ -213,6 +215,8 @@ class FakeClient:
         self.outcomes: dict[str, Outcome] = {}
         self.keys: dict[str, tuple[str, bytes]] = {}
         self.engine_runs, self.redis_away = True, False
+        self.engine_hears = True
+        self.activity: dict[str, Any] = {}
         self.oldest = 0
         self.incarnation_id = INCARNATION
         self.closed = False
@@ -295,6 +299,14 @@ class FakeClient:
         self._reach()
         return transaction_id in dict(self.log) and transaction_id not in self.outcomes
 
+    async def cancel(self, transaction_id: str) -> bool:
+        if not await self.is_pending(transaction_id):
+            return False
+        if self.engine_hears:
+            error = TransactionCancelledError("the transaction was cancelled; it changed nothing")
+            self.outcomes[transaction_id] = Outcome("refused", error.problem())
+        return True
+
     async def snapshot(self, epoch: int | None = None) -> FakeSnapshot:
         self._reach()
         epoch = self.epoch if epoch is None else epoch
@@ -321,7 +333,7 @@ class FakeClient:
         self._reach()
         lag = sum(t not in self.outcomes for t, _ in self.log)
         state = "running" if self.engine_runs else "absent"
-        return EngineStatus(self.engine_runs, state, self.epoch, lag, None)
+        return EngineStatus(self.engine_runs, state, self.epoch, lag, None, **self.activity)
 
     async def incarnation(self) -> str:
         self._reach()

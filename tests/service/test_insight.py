@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from engine.storage.outcome import Running
 from service.app import create_app
+from service.models import Epochs, Readiness
 from service.projection import ProjectionCache
 from service.settings import Settings
 from tests.service.conftest import Http, problem
@@ -54,6 +56,58 @@ class TestCircuit:
         assert ["p"] not in [s["relations"] for s in old]
 
 
+RUNNING = Running("1735689600000-0", "1735689600002-0", 1735689600.5, 2.25, ("tc",))
+FAULT = {
+    "time": 1735689601.5,
+    "first": "1735689600000-0",
+    "last": "1735689600000-0",
+    "refused": True,
+    "message": "a fault of Zedlog itself: AssertionError",
+}
+
+
+class TestActivity:
+    def test_what_runs_and_the_faults_are_told(self, graph: Http, database: FakeClient) -> None:
+        for path, model in (("/readyz", Readiness), ("/v1/epochs", Epochs)):
+            quiet = graph.get(path).json()
+            assert (quiet["running"], quiet["faults"], quiet["last_fault"]) == (None, 0, None)
+            model.model_validate(quiet)
+        database.activity = {"evaluating": RUNNING, "faults": 3, "fault": FAULT}
+        for path, model in (("/readyz", Readiness), ("/v1/epochs", Epochs)):
+            busy = graph.get(path).json()
+            assert busy["running"] == {
+                "first": "1735689600000-0",
+                "last": "1735689600002-0",
+                "since": 1735689600.5,
+                "seconds": 2.25,
+                "relations": ["tc"],
+            }
+            assert (busy["faults"], busy["last_fault"]) == (3, FAULT)
+            model.model_validate(busy)
+
+    def test_readiness_is_logged_when_it_changes(
+        self, graph: Http, database: FakeClient, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def asked() -> list[str]:
+            caplog.clear()
+            for _ in range(5):
+                graph.get("/readyz")
+            return [record.getMessage() for record in caplog.records if record.name == "zedlog.service"]
+
+        database.engine_runs = False
+        assert asked() == [
+            'the service is not ready: no engine serves the database "default" now; it is absent; it waits'
+        ]
+        assert asked() == []
+        database.engine_runs = True
+        assert asked() == ["the service is ready: an engine serves 'default'"]
+        database.redis_away = True
+        assert asked() == ["the service is not ready: Redis cannot be reached: connection refused; it waits"]
+        # What other calls are told is logged as before.
+        graph.get("/v1/relations")
+        assert "GET /v1/relations: storage_unavailable" in caplog.records[-1].getMessage()
+
+
 class TestMetrics:
     def value(self, http: Http, line: str) -> float | None:
         for found in http.get("/metrics").text.splitlines():
@@ -81,6 +135,12 @@ class TestMetrics:
         assert [self.value(graph, n) for n in names] == [1, 1, 0, 1]
         database.redis_away = True
         assert [self.value(graph, n) for n in names] == [1, 1, 0, 0]
+
+    def test_faults_and_the_running_epoch(self, graph: Http, database: FakeClient) -> None:
+        names = ("zedlog_internal_errors_total", "zedlog_epoch_running_seconds")
+        assert [self.value(graph, n) for n in names] == [0, 0]
+        database.activity = {"evaluating": RUNNING, "faults": 3}
+        assert [self.value(graph, n) for n in names] == [3, 2.25]
 
     def test_outcomes_are_counted(self, graph: Http) -> None:
         graph.post("/v1/facts", {"relation": "edge", "tuples": [["x", "y"]], "weight": -1})

@@ -137,6 +137,37 @@ def test_an_unknown_rule_names_its_neighbours(graph: Http) -> None:
         assert f'Did you mean "{rule}"?' in document["detail"]
 
 
+def test_a_waiting_transaction_is_cancelled(http: Http, database: FakeClient) -> None:
+    database.engine_runs = False
+    waiting = http.post("/v1/facts?wait=false", EDGE).json()["transaction"]
+    response = http.delete(f"/v1/transactions/{waiting}")
+    assert response.status_code == 202
+    assert response.json()["status"] == "refused"
+    assert response.json()["problem"]["code"] == "cancelled"
+    assert response.json()["problem"]["status"] == 409
+    TransactionStatus.model_validate(response.json())
+    # Once more asks for the same.
+    assert http.delete(f"/v1/transactions/{waiting}").json() == response.json()
+
+
+def test_a_cancellation_that_no_engine_has_heard_of_is_pending(
+    http: Http, database: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.routes.transactions._CANCEL_SECONDS", 0.01)
+    database.engine_runs = database.engine_hears = False
+    waiting = http.post("/v1/facts?wait=false", EDGE).json()["transaction"]
+    response = http.delete(f"/v1/transactions/{waiting}")
+    assert (response.status_code, response.json()["status"]) == (202, "pending")
+
+
+def test_what_has_its_outcome_cannot_be_cancelled(graph: Http) -> None:
+    done = graph.post("/v1/facts", EDGE).json()["transaction"]
+    document = problem(graph.delete(f"/v1/transactions/{done}"), 409, "transaction_not_cancellable")
+    assert document["outcome"] == "committed"
+    assert "the opposite transaction undoes it" in document["detail"]
+    problem(graph.delete("/v1/transactions/1-1"), 404, "unknown_transaction")
+
+
 def test_an_idempotency_key_applies_once(http: Http, database: FakeClient) -> None:
     key = {"Idempotency-Key": "load-7"}
     first = http.post("/v1/facts", EDGE, headers=key)

@@ -117,9 +117,20 @@ def test_a_checkpoint_whose_time_is_over_is_ended(source: SparkSource) -> None:
     session = source.session()
     frame = session.range(1).selectExpr("reflect('java.lang.Thread', 'sleep', 20000L) AS slept")
     ended, start = Ended(), time.monotonic()
-    with pytest.raises(FAILURES), watching(session, start + 1, None, ended):
+    with pytest.raises(FAILURES), watching(session, start + 1, None, None, ended):
         frame.localCheckpoint()
     assert ended.why == "overdue"
+    assert time.monotonic() - start < 15
+
+
+@classic
+def test_a_query_that_nobody_wants_any_more_is_ended(source: SparkSource) -> None:
+    session = source.session()
+    frame = session.range(1).selectExpr("reflect('java.lang.Thread', 'sleep', 20000L) AS slept")
+    ended, start = Ended(), time.monotonic()
+    with pytest.raises(FAILURES), watching(session, None, None, lambda: True, ended):
+        frame.collect()
+    assert ended.why == "cancelled"
     assert time.monotonic() - start < 15
 
 

@@ -113,6 +113,47 @@ def test_faults_a_killed_server_comes_back_with_every_append(tmp_path: Path) -> 
         assert "started again" in told[0]
 
 
+@pytest.mark.parametrize(
+    "torn",
+    [
+        b"",
+        b"*3\r\n$3\r\nSET\r\n$5\r\nhalf",
+        b"*3\r\n$3\r\nSET\r\n$1\r\nb\r\n$8\r\nab\0\0c",
+    ],
+)
+@pytest.mark.parametrize("zeros", [1, (1 << 20) + 7])
+def test_faults_zero_bytes_at_the_end_are_cut_off(tmp_path: Path, torn: bytes, zeros: int) -> None:
+    """As ext4 and xfs leave a file whose new size was written and its new content was not, after whole commands or
+    after a part of one."""
+    with EmbeddedServer(tmp_path) as server, connect(server.url) as client:
+        client.set("a", b"ends in zeros\0\0")
+    (log,) = (tmp_path / "appendonlydir").glob("*.incr.aof")
+    with log.open("ab") as file:
+        file.write(torn + bytes(zeros))
+    told: list[str] = []
+    with EmbeddedServer(tmp_path, on_repair=told.append) as server, connect(server.url) as client:
+        assert client.get("a") == b"ends in zeros\0\0"
+        assert client.dbsize() == 1
+        client.set("b", "1")
+    assert len(told) == 1
+    assert f"{log} ended in {zeros:,} zero bytes" in told[0]
+    with EmbeddedServer(tmp_path, on_repair=told.append) as server, connect(server.url) as client:
+        assert client.get("b") == b"1"
+    assert len(told) == 1
+
+
+def test_faults_damage_before_the_end_stops_the_start_and_says_what_to_do(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path) as server, connect(server.url) as client:
+        client.set("a", "1")
+        client.set("b", "1")
+    (log,) = (tmp_path / "appendonlydir").glob("*.incr.aof")
+    content = log.read_bytes()
+    place = content.index(b"*3\r\n")
+    log.write_bytes(content[:place] + bytes(2) + content[place + 2 :])
+    with pytest.raises(ServerStartError, match="restore the directory from a copy"):
+        EmbeddedServer(tmp_path).start()
+
+
 def test_an_unsupervised_server_stays_down_until_started(tmp_path: Path) -> None:
     with EmbeddedServer(tmp_path, supervise=False) as server:
         os.kill(server.pid, signal.SIGKILL)
