@@ -182,15 +182,17 @@ class Program:
                 touched[id_] = None
                 known = kept.get(id_)
                 weight = _new_weight(known[0].weight if known else 0, change.weight, mode)
-                if weight > MAX_WEIGHT:
-                    raise WeightOverflowError(
-                        f"the weight of the rule {shown(change.rule)} does not fit into 64 bits", rule=id_
-                    )
                 if known is not None:
                     kept[id_] = (replace(known[0], weight=weight), known[1])
                 else:
                     text = change.rule.strip() if len(parsed_rules) == 1 else canonical
                     kept[id_] = (RuleInfo(id_, text, canonical, weight), rule)
+        # All that the transaction says of a rule is added up first, so its order means nothing.
+        for id_ in touched:
+            if kept[id_][0].weight > MAX_WEIGHT:
+                raise WeightOverflowError(
+                    f"the weight of the rule {shown(kept[id_][0].text)} does not fit into 64 bits", rule=id_
+                )
         negative = [kept[id_][0] for id_ in touched if kept[id_][0].weight < 0]
         if negative:
             raise NegativeWeightError(

@@ -139,8 +139,8 @@ def program_transaction(
     for fact in program.facts:
         row = [term.value for term in fact.terms if isinstance(term, Constant)]
         tuples.setdefault(fact.relation, []).append(row)
-    # The rules that one clause became share its span; the clause is sent once.
-    clauses = dict.fromkeys(_source(text, rule.span) for rule in program.rules)
+    # The rules that one clause became share its span: the clause is sent once, and twice if it stands there twice.
+    clauses = [_source(text, span) for span in dict.fromkeys(rule.span for rule in program.rules)]
     return Transaction.parse(
         [{"relation": relation, "tuples": rows, "weight": weight} for relation, rows in tuples.items()],
         [{"rule": clause, "weight": weight} for clause in clauses],

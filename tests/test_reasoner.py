@@ -491,6 +491,15 @@ def test_the_weights_of_one_tuple_are_added_up_before_they_are_judged(order: tup
     reasoner.check_invariants()
 
 
+@pytest.mark.parametrize("order", sorted(set(permutations([M, M, -M]))))
+def test_the_weights_of_one_rule_are_added_up_before_they_are_judged(order: tuple[int, ...]):
+    reasoner = Reasoner()
+    reasoner.apply(rules=[("p(x) :- q(x).", weight) for weight in order])
+    assert [rule.weight for rule in reasoner.rules()] == [M]
+    with pytest.raises(e.WeightOverflowError):
+        reasoner.apply(rules=[("p(y) :- q(y).", 1)])
+
+
 def test_a_sum_or_a_weight_that_leaves_64_bits_names_the_tuples():
     reasoner = Reasoner()
     for weights in ([M, M], [M, 1], [-M, -M], [-M, -1], [M, -1, 2]):

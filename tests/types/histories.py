@@ -8,7 +8,6 @@ of types: sums of weights. Whether the sum can be a state at all, a fresh reason
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,13 +54,18 @@ class State:
     def after(self, change: dict[str, Any]) -> State | None:
         """The state that a transaction leads to; None where a weight would be below zero."""
         facts = {name: dict(held) for name, held in self.facts.items()}
+        rules = dict(self.rules)
+        sums = change["mode"] == "zset"
+
+        def put(weights: dict[Any, int], what: Any, weight: int) -> None:
+            held = weights.get(what, 0)
+            weights[what] = held + weight if sums else max(held, 1) if weight > 0 else 0
+
         for name, tuples in change["facts"].items():
             for values, weight in tuples:
-                held = facts.setdefault(name, {})
-                held[values] = held.get(values, 0) + weight
-        rules = dict(self.rules)
+                put(facts.setdefault(name, {}), values, weight)
         for text, weight in change["rules"]:
-            rules[text] = rules.get(text, 0) + weight
+            put(rules, text, weight)
         declarations = {n: t for n, t in self.declarations.items() if n not in change["undeclare"]}
         declarations |= {
             n: t for n, texts in DECLARATIONS.items() for t in texts if t in change["declarations"]
@@ -78,6 +82,12 @@ class State:
         text = "\n".join(self.declarations.values())
         return {"facts": facts, "rules": list(self.rules.items()), "declarations": text}
 
+    def nothing(self) -> dict[str, Any]:
+        """All of it taken back, as one transaction."""
+        facts = {name: [(t, -w) for t, w in held.items()] for name, held in self.facts.items() if held}
+        rules = [(text, -weight) for text, weight in self.rules.items()]
+        return {"facts": facts, "rules": rules, "undeclare": list(self.declarations)}
+
 
 def as_transaction(change: dict[str, Any]) -> Transaction:
     """The same as a client sends it."""
@@ -90,6 +100,7 @@ def as_transaction(change: dict[str, Any]) -> Transaction:
         rules=[{"rule": text, "weight": weight} for text, weight in change["rules"]],
         declarations=change["declarations"],
         undeclare=change["undeclare"],
+        mode=change["mode"],
     )
 
 
@@ -121,11 +132,6 @@ class History:
                     values = tuple(chance.choice(own) for _ in range(arity))
                     facts.setdefault(name, []).append((values, chance.choice((1, 1, 1, 1, -1))))
             if name in facts:
-                # Tuples of a wrong type are refused also where they come to nothing; here they are left out.
-                sums: Counter[Tuple] = Counter()
-                for values, weight in facts[name]:
-                    sums[values] += weight
-                facts[name] = [(values, weight) for values, weight in facts[name] if sums[values]]
                 chance.shuffle(facts[name])
         rules: list[tuple[str, int]] = []
         if chance.random() < 0.4:
@@ -141,9 +147,22 @@ class History:
                 undeclare.append(name)
             if name not in state.declarations or chance.random() < 0.5:
                 declarations.append(chance.choice(DECLARATIONS[name]))
-        return {
+        change = {
             "facts": facts,
             "rules": rules,
             "declarations": "\n".join(declarations),
             "undeclare": undeclare,
+            "mode": chance.choice(("zset", "zset", "zset", "set")),
         }
+        after = state.after(change)
+        if after is not None:
+            # Tuples of a wrong type are refused also where they come to nothing; here they are left out.
+            change["facts"] = {
+                name: [
+                    (values, weight)
+                    for values, weight in tuples
+                    if values in after.facts[name] or values in state.facts.get(name, {})
+                ]
+                for name, tuples in facts.items()
+            }
+        return change

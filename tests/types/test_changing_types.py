@@ -162,3 +162,11 @@ def test_after_any_history_the_state_is_that_of_a_bootstrap(seed: int):
             reasoner.check_invariants()
             assert reasoner.state() == fresh.state(), change
             assert reasoner.relations().keys() == fresh.relations().keys()
+    # And back to nothing, out of which everything may come again.
+    whole = history.state.whole()
+    reasoner.apply(**history.state.nothing())
+    assert (reasoner.relations(), reasoner.state()) == ({}, Reasoner().state())
+    fresh = Reasoner("resident")
+    for one in (reasoner, fresh):
+        one.apply(**whole)
+    assert reasoner.state() == fresh.state()
