@@ -151,7 +151,7 @@ async def get_transaction(
     summary="Cancel a transaction",
     response_model=TransactionStatus,
     response_model_exclude_none=True,
-    responses=problems(UnknownTransactionError, TransactionNotCancellableError),
+    responses=problems(UnknownTransactionError, TransactionNotCancellableError, NotAcceptableError),
     operation_id="deleteTransaction",
 )
 async def delete_transaction(

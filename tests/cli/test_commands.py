@@ -294,7 +294,7 @@ def test_a_transaction_is_shown_and_cannot_be_cancelled_when_it_is_done(
 def test_a_change_says_how_it_is_to_be_evaluated_and_epochs_how_it_was(
     zedlog: Zedlog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")  # how long something took decides whether a cell is wrapped
+    monkeypatch.setenv("COLUMNS", "400")  # how long something took decides whether a cell is wrapped
     zedlog("facts", "add", "b_e(1, 2). b_e(2, 3). b_p(x, y) :- b_e(x, y).")
     told = zedlog("facts", "retract", "b_e(1, 2).", "--strategy", "bootstrap")
     assert "bootstrapped {b_p}, as asked" in told.out

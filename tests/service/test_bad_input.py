@@ -302,4 +302,7 @@ class TestUnavailable:
             "engine": "running",
             "epoch": 1,
             "lag": 0,
+            "running": None,
+            "faults": 0,
+            "last_fault": None,
         }

@@ -100,7 +100,7 @@ class TestActivity:
         ]
         assert asked() == []
         database.engine_runs = True
-        assert asked() == ["the service is ready: an engine serves 'default'"]
+        assert asked() == ['the service is ready: an engine serves "default"']
         database.redis_away = True
         assert asked() == ["the service is not ready: Redis cannot be reached: connection refused; it waits"]
         # What other calls are told is logged as before.
