@@ -13,19 +13,18 @@ Nearly every relation keeps its name for ever.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from engine.errors import ZedlogError
 from engine.language.schema import ColumnType
-from engine.language.syntax import Atom, Rule
+from engine.language.syntax import Atom, Literal, Rule, Term, rebuilt
 
 PRIME = "\N{PRIME}"
 """Behind the name of a relation under its other key; no text can write it."""
-_BELOW = frozenset({"terms", "atom", "left", "right", "operand", "arguments", "argument", "body"})
-"""The fields of a syntax node that hold what is below it."""
 
 Types = Sequence[ColumnType | None]
+_Node = TypeVar("_Node", bound=Literal | Term)
 
 
 def name_of(key: str) -> str:
@@ -49,7 +48,7 @@ def renamed(rule: Rule, keys: Mapping[str, str]) -> Rule:
     """The rule with every relation under its key; the rule itself where none has another."""
     if not keys:
         return rule
-    head, body = _renamed(rule.head, keys), _renamed(rule.body, keys)
+    head, body = _renamed(rule.head, keys), tuple(_renamed(literal, keys) for literal in rule.body)
     return rule if (head, body) == (rule.head, rule.body) else replace(rule, head=head, body=body)
 
 
@@ -68,12 +67,10 @@ def _named(value: Any, key: str) -> Any:
     return value.replace(key, name_of(key)) if isinstance(value, str) else value
 
 
-def _renamed(node: Any, keys: Mapping[str, str]) -> Any:
-    if isinstance(node, tuple):
-        return tuple(_renamed(part, keys) for part in node)
-    if node is None:  # what an aggregate that counts has for an argument
-        return None
-    below = {f.name: _renamed(getattr(node, f.name), keys) for f in fields(node) if f.name in _BELOW}
-    if isinstance(node, Atom):
-        below["relation"] = keys.get(node.relation, node.relation)
-    return replace(node, **below) if below else node
+def _renamed(node: _Node, keys: Mapping[str, str]) -> _Node:
+    below = rebuilt(node, lambda part: _renamed(part, keys))
+    return (
+        replace(below, relation=keys.get(below.relation, below.relation))
+        if isinstance(below, Atom)
+        else below
+    )

@@ -16,7 +16,7 @@ step of 0 gives `from`, unless that is `to`; where the step leads away from `to`
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from engine.language.schema import Column, ColumnType, Schema
 from engine.language.syntax import (
@@ -26,14 +26,11 @@ from engine.language.syntax import (
     Comparison,
     Constant,
     FunctorCall,
-    HeadAggregate,
     Literal,
-    Negation,
     Rule,
     Term,
-    UnaryOperation,
     Variable,
-    Wildcard,
+    rebuilt,
     walk,
 )
 
@@ -45,7 +42,7 @@ SCHEMAS = {
 }
 """Of the atoms that stand for ranges, by relation."""
 _ZERO, _ONE, _TWO = (Constant(value, ColumnType.NUMBER) for value in (0, 1, 2))
-_Literal = TypeVar("_Literal", bound=Literal)
+_Node = TypeVar("_Node", bound=Literal | Term)
 
 
 def is_range(literal: Literal) -> bool:
@@ -59,8 +56,8 @@ def without_ranges(rule: Rule) -> Rule:
         return rule
     hoisting = _Hoisting()
     added: list[Literal] = []
-    head = hoisting.literal(rule.head, added)
-    body = [hoisting.literal(literal, added) for literal in rule.body]
+    head = hoisting.without(rule.head, added)
+    body = [hoisting.without(literal, added) for literal in rule.body]
     return replace(rule, head=head, body=(*added, *body))
 
 
@@ -121,45 +118,19 @@ class _Hoisting:
     def __init__(self) -> None:
         self._count = 0
 
-    def literal(self, literal: _Literal, added: list[Literal]) -> _Literal:
-        match literal:
-            case Atom():
-                return replace(literal, terms=tuple(self.term(term, added) for term in literal.terms))
-            case Negation():
-                return replace(literal, atom=self.literal(literal.atom, added))
-            case Comparison():
-                left, right = self.term(literal.left, added), self.term(literal.right, added)
-                return replace(literal, left=left, right=right)
-        raise AssertionError(literal)
+    def without(self, node: _Node, added: list[Literal]) -> _Node:
+        if isinstance(node, Aggregate):
+            # Its body is where its own ranges are bound.
+            own: list[Literal] = []
+            inside = rebuilt(node, lambda part: self._term(part, own))
+            return replace(inside, body=(*own, *inside.body))
+        return rebuilt(node, lambda part: self._term(part, added))
 
-    def term(self, term: Term, added: list[Literal]) -> Term:
-        def inner(part: Term) -> Term:
-            return self.term(part, added)
-
-        match term:
-            case FunctorCall():
-                arguments = tuple(map(inner, term.arguments))
-                if term.functor != FUNCTOR:
-                    return replace(term, arguments=arguments)
-                self._count += 1
-                value = Variable(f"@range{self._count}", term.span)
-                added.append(Atom(f"@range{len(arguments)}", (*arguments, value), term.span))
-                return value
-            case BinaryOperation():
-                return replace(term, left=inner(term.left), right=inner(term.right))
-            case UnaryOperation():
-                return replace(term, operand=inner(term.operand))
-            case HeadAggregate():
-                return replace(term, argument=inner(term.argument))
-            case Aggregate():
-                return self._aggregate(term)
-            case Variable() | Constant() | Wildcard():
-                return term
-
-    def _aggregate(self, aggregate: Aggregate) -> Aggregate:
-        added: list[Literal] = []
-        argument = aggregate.argument
-        if argument is not None:
-            argument = self.term(argument, added)
-        body = [self.literal(literal, added) for literal in aggregate.body]
-        return replace(aggregate, argument=argument, body=(*added, *body))
+    def _term(self, node: Any, added: list[Literal]) -> Any:
+        below = self.without(node, added)
+        if not _is_call(below):
+            return below
+        self._count += 1
+        value = Variable(f"@range{self._count}", below.span)
+        added.append(Atom(f"@range{len(below.arguments)}", (*below.arguments, value), below.span))
+        return value

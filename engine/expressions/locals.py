@@ -13,26 +13,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from engine.language.syntax import (
-    Aggregate,
-    Atom,
-    BinaryOperation,
-    Comparison,
-    Constant,
-    FunctorCall,
-    HeadAggregate,
-    Literal,
-    Negation,
-    Rule,
-    Term,
-    UnaryOperation,
-    Variable,
-    Wildcard,
-    children,
-    walk,
-)
+from engine.language.syntax import Aggregate, Literal, Rule, Term, Variable, children, rebuilt, walk
 
-_Literal = TypeVar("_Literal", bound=Literal)
+_Node = TypeVar("_Node", bound=Literal | Term)
 
 
 def distinct_locals(rule: Rule) -> Rule:
@@ -46,8 +29,8 @@ def distinct_locals(rule: Rule) -> Rule:
     names = {name: name for name in outer}
     return replace(
         rule,
-        head=renaming.literal(rule.head, names),
-        body=tuple(renaming.literal(literal, names) for literal in rule.body),
+        head=renaming.renamed(rule.head, names),
+        body=tuple(renaming.renamed(literal, names) for literal in rule.body),
     )
 
 
@@ -66,47 +49,21 @@ class _Renaming:
     def __init__(self, taken: set[str], written: set[str]) -> None:
         self._taken, self._written = taken, written
 
-    def literal(self, literal: _Literal, names: dict[str, str]) -> _Literal:
-        match literal:
-            case Atom():
-                return replace(literal, terms=tuple(self.term(term, names) for term in literal.terms))
-            case Negation():
-                return replace(literal, atom=self.literal(literal.atom, names))
-            case Comparison():
-                return replace(
-                    literal, left=self.term(literal.left, names), right=self.term(literal.right, names)
-                )
-        raise AssertionError(literal)
+    def renamed(self, node: _Node, names: dict[str, str]) -> _Node:
+        if isinstance(node, Variable):
+            return replace(node, name=names[node.name])
+        if isinstance(node, Aggregate):
+            names = self._inside(node, names)
+        return rebuilt(node, lambda part: self.renamed(part, names))
 
-    def term(self, term: Term, names: dict[str, str]) -> Term:
-        match term:
-            case Variable():
-                return replace(term, name=names[term.name])
-            case Constant() | Wildcard():
-                return term
-            case BinaryOperation():
-                return replace(term, left=self.term(term.left, names), right=self.term(term.right, names))
-            case UnaryOperation():
-                return replace(term, operand=self.term(term.operand, names))
-            case FunctorCall():
-                return replace(term, arguments=tuple(self.term(a, names) for a in term.arguments))
-            case HeadAggregate():
-                return replace(term, argument=self.term(term.argument, names))
-            case Aggregate():
-                return self._aggregate(term, names)
-
-    def _aggregate(self, aggregate: Aggregate, outer: dict[str, str]) -> Aggregate:
+    def _inside(self, aggregate: Aggregate, outer: dict[str, str]) -> dict[str, str]:
+        """The names of variables in an aggregate: those around it, and new ones for its own."""
         names = dict(outer)
         for node in children(aggregate):
             for name in _direct(node):
                 if name not in names:
                     names[name] = self._fresh(name)
-        argument = aggregate.argument
-        return replace(
-            aggregate,
-            argument=None if argument is None else self.term(argument, names),
-            body=tuple(self.literal(literal, names) for literal in aggregate.body),
-        )
+        return names
 
     def _fresh(self, name: str) -> str:
         chosen, number = name, 1

@@ -8,9 +8,9 @@ deep, so recursive walks need no guard. Alternatives (`;`) are gone: a rule has 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
 
 from engine.errors import Span
 from engine.language.schema import Column, ColumnType
@@ -298,3 +298,29 @@ def walk(node: Literal | Term) -> Iterator[Literal | Term]:
     yield node
     for child in children(node):
         yield from walk(child)
+
+
+_Node = TypeVar("_Node", bound=Literal | Term)
+
+
+def rebuilt(node: _Node, change: Callable[[Any], Any]) -> _Node:
+    """The node with each of its `children` changed: a term into a term, a literal into one of its kind."""
+    match node:
+        case Atom():
+            return replace(node, terms=tuple(map(change, node.terms)))
+        case Negation():
+            return replace(node, atom=change(node.atom))
+        case Comparison() | BinaryOperation():
+            return replace(node, left=change(node.left), right=change(node.right))
+        case UnaryOperation():
+            return replace(node, operand=change(node.operand))
+        case FunctorCall():
+            return replace(node, arguments=tuple(map(change, node.arguments)))
+        case HeadAggregate():
+            return replace(node, argument=change(node.argument))
+        case Aggregate():
+            argument = None if node.argument is None else change(node.argument)
+            return replace(node, argument=argument, body=tuple(map(change, node.body)))
+        case Variable() | Constant() | Wildcard():
+            return node
+    raise AssertionError(node)

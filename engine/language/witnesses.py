@@ -15,31 +15,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from engine.language.syntax import (
     Aggregate,
-    Atom,
-    BinaryOperation,
     Comparison,
-    Constant,
-    FunctorCall,
-    HeadAggregate,
     Literal,
-    Negation,
     Rule,
     Term,
-    UnaryOperation,
     Variable,
     Wildcard,
     children,
+    rebuilt,
     walk,
 )
 
 _HAVE_WITNESSES = ("max", "min")
 _MARK = "'"
 """In the name of every variable that is made here; no text can write it."""
-_Literal = TypeVar("_Literal", bound=Literal)
+_Node = TypeVar("_Node", bound=Literal | Term)
 Bind = Callable[[Sequence[Literal], set[str]], set[str]]
 """(body, given) -> the variables that the body binds, its aggregates seen as values that are there."""
 
@@ -78,22 +72,20 @@ class _Expansion:
                 return replace(literal, right=self._fresh("_"))
         return literal
 
-    def literal(self, literal: _Literal, scope: set[str], bound: set[str], added: list[Literal]) -> _Literal:
+    def literal(self, literal: _Node, scope: set[str], bound: set[str], added: list[Literal]) -> _Node:
         """The literal without witnesses; what binds them goes to `added`."""
-        return _mapped(literal, lambda term: self._term(term, scope, bound, added))
+        return rebuilt(literal, lambda part: self._part(part, scope, bound, added))
 
-    def _term(self, term: Term, scope: set[str], bound: set[str], added: list[Literal]) -> Term:
+    def _part(self, term: Any, scope: set[str], bound: set[str], added: list[Literal]) -> Any:
         if not isinstance(term, Aggregate):
-            return _rebuilt(term, lambda part: self._term(part, scope, bound, added))
+            return self.literal(term, scope, bound, added)
         shared = {node.name for node in walk(term) if isinstance(node, Variable)} & scope
         witnesses = shared - bound if term.function in _HAVE_WITNESSES else set()
         if not witnesses:
             return self._inside(term, scope, bound & shared)
         value = self._fresh("value")
         local = {name: self._fresh(name).name for name in sorted(witnesses)}
-        found = _renamed(term, local)
-        assert isinstance(found, Aggregate)
-        inside = self._inside(found, scope, bound & shared)
+        inside = self._inside(_renamed(term, local), scope, bound & shared)
         added.append(Comparison("=", value, inside, term.span))
         # The same once more: what has the extreme value. Its other variables are others than in the aggregate.
         names = {node.name for node in walk(inside) if isinstance(node, Variable)}
@@ -101,7 +93,6 @@ class _Expansion:
         copied = _renamed(
             inside, back | {name: self._fresh(name).name for name in sorted(names - scope - back.keys())}
         )
-        assert isinstance(copied, Aggregate)
         assert copied.argument is not None, "min and max have an argument"
         added += [*copied.body, Comparison("=", value, copied.argument, term.span)]
         return value
@@ -117,7 +108,7 @@ class _Expansion:
         changed = [self.literal(literal, inner, bound, added) for literal in body]
         argument = aggregate.argument
         if argument is not None:
-            argument = self._term(argument, inner, bound, added)
+            argument = self._part(argument, inner, bound, added)
         return replace(aggregate, argument=argument, body=(*changed, *added))
 
     def _fresh(self, name: str) -> Variable:
@@ -134,44 +125,8 @@ def _outside(node: Literal | Term) -> set[str]:
     return set().union(*map(_outside, children(node)))
 
 
-def _mapped(literal: _Literal, change: Callable[[Term], Term]) -> _Literal:
-    match literal:
-        case Atom():
-            return replace(literal, terms=tuple(map(change, literal.terms)))
-        case Negation():
-            return replace(literal, atom=_mapped(literal.atom, change))
-        case Comparison():
-            return replace(literal, left=change(literal.left), right=change(literal.right))
-    raise AssertionError(literal)
-
-
-def _rebuilt(term: Term, change: Callable[[Term], Term]) -> Term:
-    """The term with its direct subterms changed; not those of an aggregate's body."""
-    match term:
-        case BinaryOperation():
-            return replace(term, left=change(term.left), right=change(term.right))
-        case UnaryOperation():
-            return replace(term, operand=change(term.operand))
-        case FunctorCall():
-            return replace(term, arguments=tuple(map(change, term.arguments)))
-        case HeadAggregate():
-            return replace(term, argument=change(term.argument))
-        case Variable() | Constant() | Wildcard() | Aggregate():
-            return term
-
-
-def _renamed(term: Term, names: Mapping[str, str]) -> Term:
-    """The term with other names for some variables, also in the bodies of aggregates."""
-
-    def change(part: Term) -> Term:
-        return _renamed(part, names)
-
-    if isinstance(term, Variable):
-        return replace(term, name=names.get(term.name, term.name))
-    if isinstance(term, Aggregate):
-        return replace(
-            term,
-            argument=None if term.argument is None else change(term.argument),
-            body=tuple(_mapped(literal, change) for literal in term.body),
-        )
-    return _rebuilt(term, change)
+def _renamed(node: _Node, names: Mapping[str, str]) -> _Node:
+    """The node with other names for some variables, also in the bodies of aggregates."""
+    if isinstance(node, Variable):
+        return replace(node, name=names.get(node.name, node.name))
+    return rebuilt(node, lambda part: _renamed(part, names))

@@ -129,7 +129,9 @@ async def get_readiness(request: Request) -> Response:
         kind = "failed" if status.state == "failed" else "engine"
         service.readiness.note(kind, f"the service is not ready: {text}; it waits")
         raise EngineUnavailableError(text, missing=["engine"], **detail)
-    service.readiness.note("ready", f"the service is ready: an engine serves {shown(service.settings.database)}")
+    service.readiness.note(
+        "ready", f"the service is ready: an engine serves {shown(service.settings.database)}"
+    )
     return json_response({"status": "ready", "database": service.settings.database, **detail})
 
 
