@@ -18,7 +18,7 @@ Costs one look at each rule when the circuit has changed, then a look-up for eac
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -107,21 +107,19 @@ class Interactions:
         )
 
 
-def sharing(program: Program, interactions: Interactions, requests: Sequence[Request]) -> int:
-    """How many of the first requests can be one epoch; one at the least. `interactions` are those of the program."""
+def sharing(program: Program, interactions: Callable[[], Interactions], requests: Sequence[Request]) -> int:
+    """How many of the first requests can be one epoch; one at the least. interactions: makes those of the program."""
     earlier: set[Signed] = set()
-    dry = False
     for place, request in enumerate(requests):
-        alone = _changes_circuit(program, request)
-        if place and (alone or (dry and not request.dry_run)):
+        if _changes_circuit(program, request):
+            return max(place, 1)
+        if place and requests[place - 1].dry_run and not request.dry_run:
             return place
-        later = {judge for change in _changes(program, request) for judge in interactions.reached(change)}
-        if interactions.may_hide(later, earlier):
+        reached = interactions().reached
+        later = {judge for change in _changes(program, request) for judge in reached(change)}
+        if interactions().may_hide(later, earlier):
             return place
-        if alone:
-            return 1
         earlier |= later
-        dry = request.dry_run
     return len(requests)
 
 

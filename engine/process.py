@@ -147,6 +147,8 @@ class Engine:
         self._kept_bytes = 0
         self._lost_at = ""
         self._recovering = False
+        # How many entries are looked at for the next group: about as many as can share an epoch.
+        self._group_size = self._options.group_transactions
 
     @property
     def evaluating(self) -> bool:
@@ -275,7 +277,7 @@ class Engine:
                 raise EngineLeaseError(f"the database {self._database!r} in Redis has changed")
             self._was_away = False
         after, options = publisher.head.last_id, self._options
-        entries, cancels = self._log.read_group(after, options.group_transactions, options.group_bytes)
+        entries, cancels = self._log.read_group(after, self._group_size, options.group_bytes)
         if cancels:
             # Others have their outcomes already, or come later.
             self._attempts.cancel([entry.id for entry in entries if entry.id in cancels])
@@ -331,6 +333,8 @@ class Engine:
             _StateLost: it met a fault; the reasoner and the publisher must not be used any more.
         """
         group = self._group(entries, reasoner)
+        fit = len(group) if len(group) < len(entries) else self._group_size
+        self._group_size = min(2 * fit, self._options.group_transactions)
         ids = [entry.id for entry, _ in group]
         verdicts = [self._attempts.verdict(name) for name in ids]
         if verdicts[0] is not None:

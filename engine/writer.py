@@ -89,12 +89,14 @@ class Writer:
         return self._sharing([Request.of(transaction) for transaction in transactions])
 
     def _sharing(self, requests: Sequence[Request]) -> int:
-        program = self._program
+        return sharing(self._program, self._interactions_now, requests)
+
+    def _interactions_now(self) -> Interactions:
+        program, known = self._program, self._interactions
         constraints = {program.key(name) for name in constraints_of(program)}
-        known = self._interactions
         if known is None or known.circuit is not program.circuit or known.constraints != constraints:
             known = self._interactions = Interactions(program.circuit, constraints)
-        return sharing(program, known, requests)
+        return known
 
     def commit(self, transactions: Sequence[Transaction]) -> GroupResult:
         """Apply several transactions as one epoch, in order; dry runs come after it.
