@@ -133,7 +133,7 @@ class Placements:
         except SparkUnavailableError as other:
             raise cannot_take(error, other) from other
         self._outgrows = True
-        self.why = f"moved to spark, for on resident {error.message.removesuffix('; it was dropped whole')}"
+        self.why = f"moved to spark, for on resident {error.message.partition('; it was dropped whole')[0]}"
 
     def end(self, committed: bool) -> None:
         """After the epoch: keep where the state is now, or have it where it was."""

@@ -69,7 +69,10 @@ class Meter:
     def _check_memory(self, used: int, limit: int, relation: Growing | None) -> None:
         if used > limit:
             text = f"{used / 2**20:,.0f} MiB, of {limit / 2**20:,.0f} MiB allowed"
-            self._refuse("memory", text, relation)
+            hint = (
+                "To allow it more: Budget(memory=...), 'zedlog run --memory', 'zedlog serve --memory-budget'"
+            )
+            self._refuse("memory", text, relation, hint)
 
     @property
     def left(self) -> int | None:
@@ -100,7 +103,8 @@ class Meter:
         if self.budget.cancelled is not None and self.budget.cancelled():
             raise EvaluationCancelledError("the evaluation was cancelled; it was dropped whole")
         if self._stop is not None and time.monotonic() > self._stop:
-            self._refuse("seconds", f"more than the {self.budget.seconds:g} seconds allowed")
+            hint = "To allow it more: Budget(seconds=...), 'zedlog run --timeout', 'zedlog serve --epoch-seconds'"
+            self._refuse("seconds", f"more than the {self.budget.seconds:g} seconds allowed", hint=hint)
 
     def height(self, height: int, stratum: Stratum) -> None:
         """The epoch goes on to `height`."""

@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.status import Status
 
 from engine.errors import EvaluationCancelledError, ProgramError, ZedlogError
+from engine.memory import default_memory_budget
 from engine.placement import MAX_HEIGHT, Budget
 from engine.signals import heard_at_once
 from service.cli.choices import MaxHeight, seconds_of, size_of
@@ -51,7 +52,11 @@ def run(
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option("--memory", metavar="SIZE", help="Give up when the tuples need more, for example 4GiB."),
+        typer.Option(
+            "--memory",
+            metavar="SIZE",
+            help="Give up when the tuples need more, for example 4GiB. Default: half of the memory there is.",
+        ),
     ] = None,
     max_height: MaxHeight = None,
 ) -> None:
@@ -67,7 +72,7 @@ def run(
     wanted_no_more = threading.Event()
     budget = Budget(
         seconds=None if timeout is None else seconds_of(timeout),
-        memory=None if memory is None else size_of(memory),
+        memory=default_memory_budget() if memory is None else size_of(memory),
         height=max_height or MAX_HEIGHT,
         cancelled=wanted_no_more.is_set,
     )
