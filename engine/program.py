@@ -114,6 +114,11 @@ class Program:
         return self.keys.get(relation, relation)
 
     @property
+    def public_names(self) -> dict[str, str]:
+        """The names of relations by their keys, and the ids of rules by those in the circuit, where they differ."""
+        return {other: own for of in (self.keys, self.key_ids) for own, other in of.items()}
+
+    @property
     def declarations(self) -> Mapping[str, Declaration]:
         """The declarations in force, by relation."""
         return self.declared.by_relation
@@ -308,7 +313,7 @@ class Program:
                 holds,
             )
         except ZedlogError as error:
-            raise named(error, keys) from None
+            raise named(error, replace(self, keys=keys, key_ids=key_ids).public_names) from None
         return replace(
             self,
             circuit=circuit,

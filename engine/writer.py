@@ -285,7 +285,7 @@ class Writer:
         try:
             executed = self._evaluate(program, facts)
         except ZedlogError as error:
-            raise named(error, program.keys) from error.__cause__
+            raise named(error, program.public_names) from error.__cause__
         try:
             check_constraints(self._program, program, executed, self._placement, self._symbols)
         except BaseException:

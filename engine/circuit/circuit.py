@@ -51,6 +51,12 @@ class Stratum:
         }
         return frozenset(read - set(self.relations))
 
+    def rules_before(self, before: Stratum) -> set[str]:
+        """The ids of the rules of the stratum as it was `before` through which changes of lower relations go: not of
+        those that could not derive anything, and are gone or have known types now."""
+        now = {rule.id: rule for rule in self.rules}
+        return {rule.id for rule in before.rules if not rule.computes_unknown or now.get(rule.id) == rule}
+
     @property
     def derives(self) -> bool:
         """Whether anything in it is derived, and not only asserted."""

@@ -52,19 +52,19 @@ def renamed(rule: Rule, keys: Mapping[str, str]) -> Rule:
     return rule if (head, body) == (rule.head, rule.body) else replace(rule, head=head, body=body)
 
 
-def named(error: ZedlogError, keys: Mapping[str, str]) -> ZedlogError:
-    """The error with the names of relations for their keys."""
-    for key in keys.values():
-        error.message = error.message.replace(key, name_of(key))
-        error.detail = {field: _named(value, key) for field, value in error.detail.items()}
+def named(error: ZedlogError, names: Mapping[str, str]) -> ZedlogError:
+    """The error with other words for what only the circuit knows: the keys of relations, the ids of rules over them."""
+    for key, name in names.items():
+        error.message = error.message.replace(key, name)
+        error.detail = {field: _named(value, key, name) for field, value in error.detail.items()}
     error.args = (error.message,)
     return error
 
 
-def _named(value: Any, key: str) -> Any:
+def _named(value: Any, key: str, name: str) -> Any:
     if isinstance(value, list | tuple):
-        return [_named(part, key) for part in value]
-    return value.replace(key, name_of(key)) if isinstance(value, str) else value
+        return [_named(part, key, name) for part in value]
+    return value.replace(key, name) if isinstance(value, str) else value
 
 
 def _renamed(node: _Node, keys: Mapping[str, str]) -> _Node:

@@ -140,6 +140,9 @@ class CompiledRule:
     """The relations that the rule reads, also those that it negates."""
     negated: frozenset[str] = field(init=False, repr=False, compare=False)
     """The relations that the rule negates."""
+    computes_unknown: bool = field(init=False, repr=False, compare=False)
+    """Whether it computes with a value of unknown type. It derives nothing then, for a column of unknown type has no
+    tuples; and when the column gets some, and so a type, this rule is not the one to see them."""
 
     def __post_init__(self) -> None:
         # Asked for again and again, for every rule of a stratum.
@@ -147,6 +150,10 @@ class CompiledRule:
         object.__setattr__(self, "head", self.rule.head.relation)
         object.__setattr__(self, "body", tuple(plan.start.relation for plan in self.plans))
         object.__setattr__(self, "negated", negated)
+        types = dict(self.rule.types)
+        computed = (names_of(literal) for literal in self.rule.body if isinstance(literal, Comparison))
+        unknown = any(types.get(name) is None for names in computed for name in names)
+        object.__setattr__(self, "computes_unknown", unknown)
 
     @property
     def atoms(self) -> tuple[Atom, ...]:

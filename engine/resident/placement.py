@@ -257,7 +257,7 @@ class ResidentPlacement:
         run = StratumRun(stratum, self._relations, self._bound, self._runner, self._meter, epoch.journal)
         new = _ids(stratum)
         if before is not None:
-            old = _ids(before)
+            old = stratum.rules_before(before)
             run.lower_changes(deltas, sorted(old))
             for rule in sorted(new - old):
                 run.whole_rule(rule, 1)

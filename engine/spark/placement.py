@@ -260,7 +260,7 @@ class SparkPlacement:
         growth: Mapping[str, Growth],
     ) -> StratumRun:
         """The stratum with its changes since it was `before`, or, where that is None, with everything."""
-        old, new = _ids(self._circuit.stratum_of.get(stratum.relations[0])), _ids(stratum)
+        new = _ids(stratum)
         run = StratumRun(
             stratum,
             {name: epoch.versions[name] for name in stratum.relations},
@@ -273,6 +273,7 @@ class SparkPlacement:
             encode,
         )
         if before is not None:
+            old = stratum.rules_before(before)
             run.lower_changes(sorted(old))
             for rule in sorted(new - old):
                 run.whole_rule(rule, 1)

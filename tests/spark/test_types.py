@@ -9,7 +9,7 @@ import pytest
 from engine import Reasoner
 from tests.spark.compare import apply_both, assert_same_state
 from tests.types.histories import History
-from tests.types.test_changing_types import AGES, NUMERIC, OLDER, TEXTUAL, refusal
+from tests.types.test_changing_types import AGES, NUMERIC, OLDER, OUTGOING, TEXTUAL, refusal
 
 Make = Callable[..., Reasoner]
 
@@ -20,6 +20,10 @@ def test_differential_of_a_change_of_types(on_spark: Make, manner: str) -> None:
     apply_both(spark, resident, {"facts": AGES, "rules": [(TEXTUAL, 1), (OLDER, 1)]})
     apply_both(spark, resident, {"rules": [(TEXTUAL, -1), (NUMERIC, 1)]})
     assert sorted(spark.facts("older")) == [("ann", "cid"), ("bob", "ann"), ("bob", "cid")]
+    apply_both(spark, resident, {"rules": [(OUTGOING, 1)]})
+    facts = {"f": [((2, 1), 1), ((2, 3), 1), ((2, 2), 1)]}
+    apply_both(spark, resident, {"facts": facts, "rules": [(OUTGOING, -1), ("c(x) :- f(x, _).", 1)]})
+    assert spark.facts("c") == [(2,)]
     take = {"raw": [(values, -1) for values, _ in AGES["raw"]]}
     apply_both(spark, resident, {"facts": take})
     assert_same_state(spark, resident)

@@ -32,6 +32,11 @@ RULES = (
     "b(1) :- go().",
     'b("p") :- go().',
     "b(x, y) :- f(x, y).",
+    "t(sum(y)) :- f(_, y).",
+    "s(x, n) :- b(x), n = sum y : { f(x, y) }.",
+    "w(x, n) :- n = max y : { f(x, y) }.",
+    'u(x) :- b(x), match("[0-9]", x).',
+    "v(x) :- b(n), x = range(0, n).",
 )
 DECLARATIONS = {
     "a": (".decl a(x: symbol, y: symbol)", ".decl a(x: number, y: number)"),

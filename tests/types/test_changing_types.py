@@ -9,6 +9,7 @@ import pytest
 
 from engine import Reasoner
 from engine import errors as e
+from engine.placement import Budget
 from tests.types.histories import History
 
 AGES = {"raw": [(("ann", "9"), 1), (("bob", "10"), 1), (("cid", "7"), 1)]}
@@ -114,6 +115,36 @@ def test_errors_name_the_relation_and_not_its_key():
         reasoner.apply(rules=[("age(p, 1) :- raw(p, _), !age(p, 2).", 1)])
     assert refused.value.detail["cycle"] == ["age"]
     assert "age -> age" in refused.value.message
+
+
+OUTGOING = "a(x, y) :- f(x, y), x != y."
+"""It compares what nobody knows the type of."""
+
+
+@pytest.mark.parametrize(
+    "rule", [OUTGOING, "b(x + 1) :- f(x, _).", "n(x, s) :- f(x, _), s = sum y : { f(x, y) }."]
+)
+def test_a_rule_goes_as_the_types_come_that_it_waited_for(rule: str):
+    reasoner = Reasoner()
+    reasoner.apply(rules=[(rule, 1), ("c(x) :- f(x, _).", 1)])
+    result = reasoner.apply(facts={"f": [((2, 1), 1), ((2, 3), 1)]}, rules=[(rule, -1)])
+    assert {name: sorted(tuples) for name, tuples in result.changes.items()} == {
+        "f": [((2, 1), 1), ((2, 3), 1)],
+        "c": [((2,), 1)],
+    }
+    reasoner.apply(rules=[(OUTGOING, 1)])
+    assert sorted(reasoner.facts("a")) == [(2, 1), (2, 3)]
+
+
+def test_a_refusal_names_rules_by_the_ids_that_are_listed():
+    reasoner = Reasoner(budget=Budget(derivations=20))
+    reasoner.apply(facts=AGES, rules=[(TEXTUAL, 1)])
+    reasoner.apply(rules=[(TEXTUAL, -1), (NUMERIC, 1), ("same(x, y) :- age(x, a), age(y, a).", 1)])
+    listed = {rule.id for rule in reasoner.rules() if rule.text.startswith("same")}
+    with pytest.raises(e.BudgetExceededError) as refused:
+        reasoner.apply(facts={"raw": [((f"p{i}", "5"), 1) for i in range(10)]})
+    assert set(refused.value.detail["rules"]) == listed
+    assert refused.value.detail["relation"] == "same"
 
 
 def test_a_relation_moves_with_its_types(closure_of_ages: Reasoner):
