@@ -263,9 +263,10 @@ class Program:
 
     def compiled(self, holds: Callable[[str], bool]) -> Program:
         """With the circuit of its rules over its relations, and over those which hold tuples still (`holds` tells it of
-        a key); the old one where it serves.
+        a key); the old one where nothing is different.
 
-        A column whose type nothing fixes any more has no tuples, so that a circuit for the type it had still serves.
+        Also where a type is only unknown again: a circuit for the type that it had would go on to derive from it, for
+        a sum of nothing is 0 where its type is known, and has no value otherwise.
 
         Raises:
             StratificationError, UnsupportedFeatureError, DeclarationError: the rules cannot stand together.
@@ -275,7 +276,7 @@ class Program:
             for name in self.stale
             if name in self.schemas
         }
-        serves = all(name in self.types and may_stay(now, self.types[name]) for name, now in columns.items())
+        serves = all(self.types.get(name) == now for name, now in columns.items())
         limits = self.declared.fixpoints
         if serves and not self.stale_rules and limits == self.fixpoints:
             return self

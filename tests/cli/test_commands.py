@@ -291,10 +291,7 @@ def test_a_transaction_is_shown_and_cannot_be_cancelled_when_it_is_done(
     assert "(transaction_not_cancellable)" in late.err
 
 
-def test_a_change_says_how_it_is_to_be_evaluated_and_epochs_how_it_was(
-    zedlog: Zedlog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "400")  # how long something took decides whether a cell is wrapped
+def test_a_change_says_how_it_is_to_be_evaluated_and_epochs_how_it_was(zedlog: Zedlog) -> None:
     zedlog("facts", "add", "b_e(1, 2). b_e(2, 3). b_p(x, y) :- b_e(x, y).")
     told = zedlog("facts", "retract", "b_e(1, 2).", "--strategy", "bootstrap")
     assert "bootstrapped {b_p}, as asked" in told.out
@@ -303,7 +300,8 @@ def test_a_change_says_how_it_is_to_be_evaluated_and_epochs_how_it_was(
     assert newest["reason"] == "bootstrapped {b_p}, as asked"
     # Two derivations held; one is left to enumerate.
     assert (newest["derivations"], newest["abandoned"], newest["bootstrap"]) == (1, 0, 2)
-    assert "bootstrap, resident" in zedlog("epochs", "--format", "table").out
+    # Other epochs may have longer cells, which decides what is wrapped.
+    assert "bootstrap, resident" in zedlog("epochs", "--limit", "1", "--format", "table").out
     wrong = zedlog("rules", "add", "b_q(x) :- b_e(x, _).", "--placement", "cloud")
     assert wrong.status != 0
     assert '"auto", "resident" or "spark"' in wrong.err

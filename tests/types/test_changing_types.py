@@ -59,6 +59,20 @@ def test_a_relation_that_loses_its_last_facts_may_be_compared_by_rules():
     assert sorted(reasoner.facts("sibling")) == [(2, 3), (3, 2)]
 
 
+def test_the_sum_of_what_nobody_knows_the_type_of_any_more_has_no_value():
+    reasoner = Reasoner()
+    rule = "s(x, n) :- b(x), n = sum y : { f(x, y) }."
+    reasoner.apply(facts={"b": [((1,), 1), ((2,), 1)], "f": [((1, 5), 1)]}, rules=[(rule, 1)])
+    assert sorted(reasoner.facts("s")) == [(1, 5), (2, 0)]
+    assert reasoner.apply(facts={"f": [((1, 5), -1)]}).counts == {"f": (0, 1), "s": (0, 2)}
+    assert reasoner.facts("s") == []
+    reasoner.apply(facts={"f": [((1, 2.5), 1)]})
+    assert sorted(reasoner.facts("s")) == [(1, 2.5), (2, 0.0)]
+    # Where it is declared, the sum of nothing is known.
+    reasoner.apply(facts={"f": [((1, 2.5), -1)]}, declarations=".decl f(x: number, y: float)")
+    assert sorted(reasoner.facts("s")) == [(1, 0.0), (2, 0.0)]
+
+
 def test_the_types_of_facts_change_in_one_transaction():
     reasoner = Reasoner()
     reasoner.apply(facts={"a": [(("s",), 1)]}, rules=[("b(x) :- a(x).", 1)])
