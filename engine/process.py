@@ -50,6 +50,7 @@ from engine.errors import (
     SparkStateLostError,
     StorageUnavailableError,
     ZedlogError,
+    shown,
 )
 from engine.heartbeat import Heartbeat
 from engine.interruption import Interruption
@@ -274,7 +275,7 @@ class Engine:
         if self._was_away:
             # It may have come back with an older state, or another engine may have been there.
             if read_head(self._redis, self._keys) != publisher.head:
-                raise EngineLeaseError(f"the database {self._database!r} in Redis has changed")
+                raise EngineLeaseError(f"the database {shown(self._database)} in Redis has changed")
             self._was_away = False
         after, options = publisher.head.last_id, self._options
         entries, cancels = self._log.read_group(after, self._group_size, options.group_bytes)
@@ -468,7 +469,7 @@ class Engine:
 
     def _check_lease(self) -> None:
         if self._heartbeat.lost.is_set():
-            raise EngineLeaseError(f"another engine has taken over the database {self._database!r}")
+            raise EngineLeaseError(f"another engine has taken over the database {shown(self._database)}")
 
     def _with_patience(self, work: Callable[[], T]) -> T:
         """The work's result; while Redis is away it is tried again. The work must be safe to repeat.
@@ -677,7 +678,7 @@ def _fraction(text: str) -> float:
 
 def _height(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a whole number from 1 on")
     return int(text)
 
 
@@ -694,7 +695,7 @@ def _seconds(text: str) -> float | None:
     except ValueError:
         limit = -1.0
     if not 0 < limit < math.inf:
-        raise argparse.ArgumentTypeError(f"seconds must be a number above 0, or none, not {text!r}")
+        raise argparse.ArgumentTypeError(f"seconds must be a number above 0, or none, not {shown(text)}")
     return limit
 
 
@@ -703,7 +704,7 @@ def _bytes(text: str) -> int:
         return int(TypeAdapter(ByteSize).validate_python(text))
     except ValidationError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no size; write 500MiB, 4GiB, or a number of bytes"
+            f"{shown(text)} is not a size; write 500MiB, 4GiB, or a number of bytes"
         ) from None
 
 
