@@ -126,9 +126,11 @@ def sharing(program: Program, interactions: Callable[[], Interactions], requests
 def _changes(program: Program, request: Request) -> Iterator[Signed]:
     """What a request's facts add to and take away from."""
     for change in request.facts:
-        for sign in _BOTH:
-            if (np.sign(change.weights) == sign).any():
-                yield program.key(change.relation), sign
+        key = program.key(change.relation)
+        if (change.weights > 0).any():
+            yield key, 1
+        if (change.weights < 0).any():
+            yield key, -1
 
 
 def _changes_circuit(program: Program, request: Request) -> bool:

@@ -7,6 +7,7 @@ one. Codes are int64 (engine/values.py).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ import pyarrow as pa
 from engine.circuit.circuit import Circuit
 from engine.elastic import Policy, Switched
 from engine.epoch import RelationChange
+from engine.errors import InvalidRequestError, shown
 from engine.language.syntax import Constant
 from engine.symbols import SymbolTable
 
@@ -32,6 +34,23 @@ FactDelta = tuple[Codes, Codes]
 
 EPOCH_SECONDS = 600.0
 """Seconds of evaluation after which the engine process refuses an epoch, where nothing else is said."""
+
+
+def parse_seconds(text: str) -> float | None:
+    """A limit of time as it is typed; `none` is no limit.
+
+    Raises:
+        InvalidRequestError: it is neither.
+    """
+    if text == "none":
+        return None
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = -1.0
+    if not 0 < limit < math.inf:
+        raise InvalidRequestError(f"{shown(text)} is not a number of seconds above 0; 'none' is no limit")
+    return limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import math
 import os
 import signal
 import sys
@@ -35,8 +34,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
-
-from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from engine.answers import answer
 from engine.attempts import Attempts
@@ -54,8 +51,8 @@ from engine.errors import (
 )
 from engine.heartbeat import Heartbeat
 from engine.interruption import Interruption
-from engine.memory import default_memory_budget
-from engine.placement import EPOCH_SECONDS, MAX_HEIGHT, Budget
+from engine.memory import default_memory_budget, parse_size
+from engine.placement import EPOCH_SECONDS, MAX_HEIGHT, Budget, parse_seconds
 from engine.recovery import RecoveredState, read_state
 from engine.signals import heard_at_once
 from engine.storage.begun import place
@@ -640,21 +637,26 @@ def _parser() -> argparse.ArgumentParser:
         ("group-bytes", int, engine.group_bytes, "most bytes of transactions of one epoch"),
         (
             "memory-budget",
-            _bytes,
+            _typed(parse_size),
             default_memory_budget(),
             "bytes, or 4GiB: what needs more goes to Spark, or is refused",
         ),
         (
             "switch",
-            _fraction,
+            _typed(_fraction),
             SWITCH,
             "fraction of a bootstrap after which an update may be abandoned, or none",
         ),
         ("spark-master", str, None, "local[n], spark://host:port or sc://host:port; without it a local one"),
         ("spark-partitions", int, None, "partitions of the state; without it two"),
         ("spark-checkpoint-dir", str, None, "a directory that all executors share; without it none"),
-        ("epoch-seconds", _seconds, EPOCH_SECONDS, "an epoch that computes for longer is refused; or none"),
-        ("max-height", _height, MAX_HEIGHT, "a recursion that goes through more heights is refused"),
+        (
+            "epoch-seconds",
+            _typed(parse_seconds),
+            EPOCH_SECONDS,
+            "an epoch that computes for longer is refused; or none",
+        ),
+        ("max-height", _typed(_height), MAX_HEIGHT, "a recursion that goes through more heights is refused"),
         ("retain-epochs", int, kept.epochs, "epochs whose snapshot stays readable"),
         ("retain-seconds", float, kept.seconds, "a younger snapshot stays readable in any case"),
         ("retain-results", int, kept.results, "transactions whose outcome can be looked up"),
@@ -669,43 +671,26 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _typed(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """What reads an option, with the refusals that argparse expects."""
+
+    def read(text: str) -> T:
+        try:
+            return parse(text)
+        except InvalidRequestError as error:
+            raise argparse.ArgumentTypeError(error.message) from None
+
+    return read
+
+
 def _fraction(text: str) -> float:
-    try:
-        return Policy(switch=parse_switch(text)).switch
-    except InvalidRequestError as error:
-        raise argparse.ArgumentTypeError(error.message) from None
+    return Policy(switch=parse_switch(text)).switch
 
 
 def _height(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{shown(text)} is not a whole number from 1 on")
+        raise InvalidRequestError(f"{shown(text)} is not a whole number from 1 on")
     return int(text)
-
-
-def _seconds(text: str) -> float | None:
-    """A limit of time; `none` is none.
-
-    Raises:
-        argparse.ArgumentTypeError: it is neither.
-    """
-    if text == "none":
-        return None
-    try:
-        limit = float(text)
-    except ValueError:
-        limit = -1.0
-    if not 0 < limit < math.inf:
-        raise argparse.ArgumentTypeError(f"seconds must be a number above 0, or none, not {shown(text)}")
-    return limit
-
-
-def _bytes(text: str) -> int:
-    try:
-        return int(TypeAdapter(ByteSize).validate_python(text))
-    except ValidationError:
-        raise argparse.ArgumentTypeError(
-            f"{shown(text)} is not a size; write 500MiB, 4GiB, or a number of bytes"
-        ) from None
 
 
 if __name__ == "__main__":

@@ -59,12 +59,9 @@ class _Made:
 def compile_circuit(
     rules: Iterable[Rule],
     schemas: Mapping[str, Schema],
-    held: Mapping[str, int] | None = None,
     fixpoints: Mapping[str, Fixpoint] | None = None,
 ) -> Circuit:
-    """The circuit of distinct `rules` over relations with `schemas`.
-
-    `held`: further relations that hold tuples still, with their arity. `fixpoints`: of the relations declared so.
+    """The circuit of distinct `rules` over relations with `schemas`. `fixpoints`: of the relations declared so.
 
     Raises:
         StratificationError: a relation depends on its own negation, or on a count, sum or mean of itself and is not
@@ -73,11 +70,8 @@ def compile_circuit(
         DeclarationError: a relation is declared `fixpoint`, but its rules fold nothing.
     """
     by_id = {rule_id(rule): rule for rule in rules}
-    arities: dict[str, int | None] = {
-        **(held or {}),
-        **{name: schema.arity for name, schema in schemas.items()},
-    }
-    update = _Update(EMPTY, schemas, fixpoints or {}, lambda _: True)
+    arities = {name: schema.arity for name, schema in schemas.items()}
+    update = _Update(EMPTY, schemas, fixpoints or {}, lambda _: False)
     return update.run(by_id, sorted(by_id), arities)
 
 

@@ -34,7 +34,7 @@ def name_of(key: str) -> str:
 
 def other_key(key: str) -> str:
     """The key under which a relation goes on when its types change."""
-    return key.removesuffix(PRIME) if key.endswith(PRIME) else key + PRIME
+    return name_of(key) if key.endswith(PRIME) else key + PRIME
 
 
 def may_stay(before: Types, after: Types) -> bool:

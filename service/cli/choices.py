@@ -6,17 +6,19 @@ refuse is refused here, before anything is started.
 
 from __future__ import annotations
 
-import math
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 
 import typer
-from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from engine.elastic import SWITCH, Policy, parse_switch
 from engine.errors import InvalidRequestError, shown
-from engine.placement import EPOCH_SECONDS, MAX_HEIGHT
+from engine.memory import parse_size
+from engine.placement import EPOCH_SECONDS, MAX_HEIGHT, parse_seconds
 from engine.spark.session import SparkOptions
 from engine.transaction import PLACEMENTS
+
+T = TypeVar("T")
 
 MemoryBudget = Annotated[
     str | None,
@@ -88,31 +90,16 @@ USUAL = str(SWITCH)
 USUAL_SECONDS = f"{EPOCH_SECONDS:g}"
 
 
-def size_of(text: str) -> int:
-    """A number of bytes, as `4GiB`.
+def read_option(parse: Callable[[str], T], text: str) -> T:
+    """What was typed, as the engine reads it.
 
     Raises:
-        typer.BadParameter: it is none.
+        typer.BadParameter: the engine would refuse it.
     """
     try:
-        return int(TypeAdapter(ByteSize).validate_python(text))
-    except ValidationError:
-        raise typer.BadParameter(f"{shown(text)} is not a size; write it like 500MiB or 4GiB") from None
-
-
-def seconds_of(text: str) -> float:
-    """A limit of time.
-
-    Raises:
-        typer.BadParameter: it is none.
-    """
-    try:
-        limit = float(text)
-    except ValueError:
-        limit = -1.0
-    if not 0 < limit < math.inf:
-        raise typer.BadParameter(f"{shown(text)} is not a number of seconds above 0; 'none' is no limit")
-    return limit
+        return parse(text)
+    except InvalidRequestError as error:
+        raise typer.BadParameter(error.message) from None
 
 
 def engine_options(
@@ -132,13 +119,12 @@ def engine_options(
     """
     options: list[str] = []
     if memory_budget is not None:
-        options += ["--memory-budget", str(size_of(memory_budget))]
+        options += ["--memory-budget", str(read_option(parse_size, memory_budget))]
     if placement not in PLACEMENTS:
         raise typer.BadParameter(
             f"{shown(placement)} is not a placement; choose one of {', '.join(PLACEMENTS)}"
         )
-    if epoch_seconds != "none":
-        seconds_of(epoch_seconds)
+    read_option(parse_seconds, epoch_seconds)
     try:
         Policy(switch=parse_switch(switch))
         SparkOptions(spark_master or SparkOptions().master)

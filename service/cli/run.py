@@ -20,10 +20,10 @@ from rich.markup import escape
 from rich.status import Status
 
 from engine.errors import EvaluationCancelledError, ProgramError, ZedlogError
-from engine.memory import default_memory_budget
-from engine.placement import MAX_HEIGHT, Budget
+from engine.memory import default_memory_budget, parse_size
+from engine.placement import MAX_HEIGHT, Budget, parse_seconds
 from engine.signals import heard_at_once
-from service.cli.choices import MaxHeight, seconds_of, size_of
+from service.cli.choices import MaxHeight, read_option
 from service.cli.edit import read_text
 from service.cli.output import err, fail
 
@@ -71,8 +71,8 @@ def run(
     threads = _threads(jobs)
     wanted_no_more = threading.Event()
     budget = Budget(
-        seconds=None if timeout is None else seconds_of(timeout),
-        memory=default_memory_budget() if memory is None else size_of(memory),
+        seconds=None if timeout is None else read_option(parse_seconds, timeout),
+        memory=default_memory_budget() if memory is None else read_option(parse_size, memory),
         height=max_height or MAX_HEIGHT,
         cancelled=wanted_no_more.is_set,
     )
