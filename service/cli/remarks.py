@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.markup import escape
 
+from engine.expressions import with_constant_facts
 from engine.language.canonical import canonical_text, rule_id
 from engine.language.constants import write_constant
 from engine.language.parser import parse_program
@@ -24,7 +25,7 @@ SHOWN = 5
 
 def remark(client: ServiceClient, text: str, weight: int, wanted: str, answer: Json, dry_run: bool) -> None:
     """Say what is worth saying. wanted: `facts` or `rules`, what the command is for; weight: +1 or -1."""
-    program = parse_program(text)
+    program = with_constant_facts(parse_program(text))
     for line in _besides(program, weight, wanted, dry_run):
         note(line)
     lines = list(_facts(program, weight, answer, dry_run))

@@ -106,6 +106,10 @@ def test_a_change_says_what_else_it_did(zedlog: Zedlog) -> None:
     assert "2 rules, which would be added, too" in tried.err
     assert "this rule was there before; its weight would be 2" in tried.err
     assert "the fact of n_e was there before; to add it again would raise its weight" in tried.err
+    # Facts may be written as expressions of constants.
+    assert zedlog("facts", "add", "n_n(2 ^ 3). n_n(2 ^ 4).").err == ""
+    computed = zedlog("facts", "add", "n_n(8). n_n(4 ^ 2). n_n(2 ^ 5).")
+    assert "2 of the 3 facts of n_n were there before" in computed.err
     again = zedlog("rules", "add", "n_p(y) :- n_e(y).", "n_r(x) :- n_e(x).", "n_e(1.5).")
     assert again.status == 1
     again = zedlog("rules", "add", "n_p(y) :- n_e(y).", "n_r(x) :- n_e(x).", 'n_e("b").')
