@@ -26,11 +26,11 @@ from typing import Any
 from benchmarks.engine import DATA
 from benchmarks.report import Figure, figure, show
 from engine import Reasoner
-from engine.batches import BatchStore
+from engine.bulk.batches import BatchStore
 from engine.bulk.importing import Importer
 from engine.bulk.request import ImportRequest
 from engine.bulk.sources import Places, sources_of
-from engine.spark.session import SparkOptions, SparkSource
+from engine.spark.session.session import SparkOptions, SparkSource
 from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.lease import Lease

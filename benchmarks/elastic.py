@@ -7,8 +7,9 @@ are removed, those that most paths of length three go over, and put back; LUBM-1
 is closed both ways, from which facts of the recursive relation itself are removed by chance. Each change is applied
 and taken back by `update`, by `bootstrap` and by `auto`, in turns; a time is the CPU time of the best run, without the
 way of the facts into codes, which is the same for all. A ratio is `auto` over the better of the two, and its note says
-what each took. The last figures are the price of a push (engine/elastic.py): nanoseconds in an update over those in a
-bootstrap. Placements are compared once Spark has started, and left out, with a line that says so, where it cannot.
+what each took. The last figures are the price of a push (engine/maintenance/policy.py): nanoseconds in an update over
+those in a bootstrap. Placements are compared once Spark has started, and left out, with a line that says so, where it
+cannot.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ import numpy as np
 from benchmarks.engine import DATA, LINEAR, NON_LINEAR, RDFS, SAME_GENERATION, Array, lubm_boxes, rmat
 from benchmarks.report import Figure, figure, show
 from engine import Reasoner
-from engine.elastic import Strategy
-from engine.epoch import EpochResult
+from engine.data.transaction import Strategy
+from engine.database.epoch import EpochResult
 from engine.errors import SparkUnavailableError
 from engine.resident.placement import ResidentPlacement
-from engine.spark.session import SparkOptions, SparkSource
+from engine.spark.session.session import SparkOptions, SparkSource
 
 RATIO = 1.2
 """What `auto` may take of the better one's time."""
@@ -153,7 +154,7 @@ def price(name: str, rules: list[str], edges: Array, n: int) -> Figure:
     reasoner = Reasoner("resident", threads=1)
     reasoner.apply(facts={"arc": edges}, rules=[(rule, 1) for rule in rules])
     each: dict[Strategy, list[float]] = {"update": [], "bootstrap": []}
-    from engine.elastic import Course
+    from engine.maintenance.policy import Course
 
     pushed: list[int] = []
     emitted = Course.emitted

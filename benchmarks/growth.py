@@ -30,7 +30,7 @@ from benchmarks.bulk import Run, copies_of
 from benchmarks.engine import DATA, LINEAR, RDFS, Array, lubm_boxes, rmat
 from benchmarks.report import Figure, figure, show
 from benchmarks.spark import bootstrap, epochs
-from engine.spark.session import SparkOptions, SparkSource
+from engine.spark.session.session import SparkOptions, SparkSource
 from engine.storage.embedded import EmbeddedServer
 
 BY_DATA, BY_PARTITIONS = [(1, 2), (4, 2), (16, 2)], [(4, 1), (4, 2), (4, 4), (4, 8)]

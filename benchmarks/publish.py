@@ -27,15 +27,17 @@ import redis
 from rich.console import Console
 from rich.table import Table
 
-from engine.epoch import EpochRecord, RelationChange
+from engine.data.codes import Codes
+from engine.database.epoch import EpochRecord
 from engine.language.schema import Column, ColumnType, Schema
+from engine.maintenance.change import RelationChange
 from engine.storage.blocks import BLOCK_ROWS, decode_block, encode_block
 from engine.storage.client import DatabaseClient
 from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.lease import Lease
 from engine.storage.publisher import Publisher
-from engine.storage.rows import Codes, Rows
+from engine.storage.rows import Rows
 from engine.storage.snapshot import Snapshot
 
 SCHEMA = {"r": Schema("r", tuple(Column(name, ColumnType.NUMBER) for name in ("x", "y")))}

@@ -7,14 +7,14 @@ compiled kernels, a second that the command line and the HTTP service, which imp
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from engine.reasoner import Reasoner
+    from engine.database.reasoner import Reasoner
 
 __all__ = ["Reasoner"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "Reasoner":
-        from engine.reasoner import Reasoner
+        from engine.database.reasoner import Reasoner
 
         return Reasoner
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

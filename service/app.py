@@ -20,9 +20,9 @@ from fastapi import FastAPI
 from engine.storage.client import DatabaseClient
 from service import problems
 from service.context import Service
+from service.description import describe
 from service.evaluation import Evaluator
 from service.metrics import Metrics, MetricsMiddleware
-from service.openapi import describe
 from service.projection import ProjectionCache
 from service.routes import exports, imports, insight, jobs, query, relations, rules, transactions
 from service.settings import Settings

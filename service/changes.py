@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from engine.data.transaction import Transaction, check_weight
 from engine.errors import InvalidRequestError, Span, UnsupportedFeatureError, ZedlogError, did_you_mean, shown
 from engine.expressions import with_constant_facts
 from engine.language.canonical import format_declaration
 from engine.language.check import check_rule
 from engine.language.parser import parse_declarations, parse_program, parse_rules
 from engine.language.syntax import CONSTRAINT, Constant, Declaration, Program
-from engine.transaction import Transaction, check_weight
 from service.problems import near
 
 T = TypeVar("T")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from engine.data.values import Value
 from engine.errors import InvalidValueError, UnknownColumnError, did_you_mean, shown
 from engine.language.constants import read_decimal
 from engine.language.schema import Column, ColumnType, Schema
-from engine.transaction import Value
 from service.problems import InvalidParameterError, near
 
 PREFIX = "where."

@@ -24,15 +24,16 @@ from typing import Final, TypeVar
 import numpy as np
 from fastapi import Request
 
+from engine.data.codes import Codes
+from engine.data.symbols import SymbolTable
+from engine.data.values import Tuple
+from engine.database.query import PreparedQuery, evaluate, prepare
 from engine.errors import BudgetExceededError, EvaluationCancelledError
 from engine.language.parser import parse_query
 from engine.language.schema import Column, ColumnType
-from engine.placement import Budget, Codes
-from engine.query import PreparedQuery, evaluate, prepare
+from engine.maintenance.placement import Budget
 from engine.storage.rows import sort_order
 from engine.storage.snapshot import Snapshot
-from engine.symbols import SymbolTable
-from engine.transaction import Tuple
 from service.projection import RowCache
 from service.settings import Settings
 

@@ -16,9 +16,9 @@ import orjson
 from fastapi import Request
 from starlette.responses import Response
 
+from engine.data.values import Tuple
 from engine.errors import shown
 from engine.language.schema import Column, ColumnType
-from engine.transaction import Tuple
 from service.problems import NotAcceptableError
 
 JSON: Final = "application/json"

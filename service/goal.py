@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from engine.data.values import Tuple, Value
+from engine.database.query import unknown_relation
 from engine.errors import ArityError, TypeMismatchError, UnknownRelationError, did_you_mean, shown
 from engine.language.schema import Column, ColumnType, Schema
 from engine.language.syntax import Atom, Constant, Variable, Wildcard
-from engine.query import unknown_relation
-from engine.transaction import Tuple, Value
 from service.problems import near
 
 

@@ -1,122 +1,29 @@
-"""The API's description (OpenAPI 3.1): made from the app, kept in `openapi/openapi.json`.
+"""The command that keeps `openapi/openapi.json`, the API's description as a file.
 
     python -m service.openapi           writes the file
     python -m service.openapi --check   fails when the file is stale
 
-Always: the same code gives the same bytes. FastAPI describes what it reads itself; this adds the bodies that
-calls read by hand, and removes FastAPI's own validation error, which no call answers.
+Always: the same code gives the same bytes.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
-from pydantic.json_schema import models_json_schema
 
-from service import bulk_models, models
-from service.problems import PROBLEM_JSON
+from service.app import create_app
+from service.settings import Settings
 
 FILE: Final = Path(__file__).parent.parent / "openapi" / "openapi.json"
-
-API_VERSION: Final = "1.0"
-
-_DESCRIPTION: Final = """\
-Facts and rules in, derived relations out, every change incremental.
-
-A transaction changes facts and rules by integer weights: applied whole, exactly once, and durable when it
-is answered. It is part of one **epoch**, and reads see whole epochs only. The `token` of an answer, given to
-a read as `at_least`, makes the read see that epoch or a later one.
-
-Every error is a problem document (RFC 9457) with a stable `code`; `/problems` lists them.
-"""
-
-_TAGS: Final = [
-    {"name": "transactions", "description": "Change facts and rules; ask what became of a change."},
-    {"name": "rules", "description": "The rules, and how to add and remove them."},
-    {"name": "relations", "description": "Schemas, sizes and tuples."},
-    {"name": "query", "description": "Conjunctions, with named columns."},
-    {"name": "bulk", "description": "Imports and exports of files through Spark, and their jobs."},
-    {"name": "insight", "description": "Circuit, epochs, health, metrics, error codes."},
-]
-
-# The bodies that calls read by hand; their models are in no signature that FastAPI sees.
-_BODIES: Final = (
-    models.TransactionBody,
-    models.FactChange,
-    models.RuleChange,
-    models.ProgramChange,
-    models.QueryBody,
-    bulk_models.ImportBody,
-    bulk_models.ExportBody,
-)
-
-
-def describe(app: FastAPI) -> None:
-    """Make `app.openapi()`, and so `/openapi.json` and `/docs`, give the full description; made when first
-    asked."""
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = _description(app)
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
-
-
-def _description(app: FastAPI) -> dict[str, Any]:
-    schema = get_openapi(
-        title="Zedlog",
-        version=API_VERSION,
-        summary="Incremental Datalog as a service",
-        description=_DESCRIPTION,
-        routes=app.routes,
-        tags=_TAGS,
-    )
-    _, bodies = models_json_schema(
-        [(model, "validation") for model in _BODIES], ref_template="#/components/schemas/{model}"
-    )
-    components = schema["components"]["schemas"]
-    components.update(bodies["$defs"])
-    for operation in _operations(schema):
-        _tidy(operation)
-    for unused in ("HTTPValidationError", "ValidationError"):
-        components.pop(unused, None)
-    schema["components"]["schemas"] = dict(sorted(components.items()))
-    return schema
-
-
-def _operations(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for methods in schema["paths"].values():
-        yield from methods.values()
-
-
-def _tidy(operation: dict[str, Any]) -> None:
-    """Remove FastAPI's validation error, and give problem documents their media type alone."""
-    responses = operation["responses"]
-    for status, response in list(responses.items()):
-        content = response.get("content", {})
-        as_json = content.get("application/json", {}).get("schema", {})
-        if as_json.get("$ref", "").endswith("/HTTPValidationError"):
-            del responses[status]
-        elif PROBLEM_JSON in content:
-            del content["application/json"]
-            content[PROBLEM_JSON]["schema"] = as_json
-    operation["responses"] = dict(sorted(responses.items()))
 
 
 def rendered() -> bytes:
     """The description as the file holds it: of an app with default settings, whatever the environment
     says."""
-    from service.app import create_app
-    from service.settings import Settings
-
     app = create_app(Settings.model_construct())
     return orjson.dumps(app.openapi(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 

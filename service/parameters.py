@@ -12,9 +12,8 @@ from fastapi import Depends, Header, Query, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from engine.elastic import Strategy
+from engine.data.transaction import PlacementName, Strategy
 from engine.errors import did_you_mean, shown
-from engine.transaction import PlacementName
 from service.problems import InvalidParameterError, near
 from service.settings import PAGE_LIMIT_CEILING
 

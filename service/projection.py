@@ -17,8 +17,8 @@ from collections import OrderedDict
 from collections.abc import Sized
 from typing import Final, Generic, TypeVar
 
+from engine.data.values import Tuple
 from engine.storage.snapshot import Position, Snapshot
-from engine.transaction import Tuple
 from service.goal import Selection
 
 SCAN_BLOCK: Final = 20_000

@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from engine.batches import UPLOADS
+from engine.bulk.batches import UPLOADS
 
 # The largest page that the API's description promises; `max_limit` may only be lower.
 PAGE_LIMIT_CEILING = 100_000

@@ -13,9 +13,9 @@ from typing import Any
 
 from starlette.responses import Response
 
+from engine.data.transaction import Transaction
 from engine.errors import StorageUnavailableError, UnknownTransactionError
 from engine.storage.client import Outcome
-from engine.transaction import Transaction
 from service.context import Service
 from service.formats import json_response
 from service.parameters import WriteOptions

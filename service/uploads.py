@@ -16,7 +16,7 @@ import anyio.to_thread
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from engine.batches import sync_folder, unwritable
+from engine.bulk.batches import sync_folder, unwritable
 from engine.errors import BodyTooLargeError, InvalidRequestError
 
 _PORTION = 1 << 20

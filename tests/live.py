@@ -69,7 +69,7 @@ class LiveSystem:
         if part == "server":
             self._server.start()
         elif part == "engine":
-            self._spawn(part, "engine.process", "--redis-url", self._server.url, "--database", "test")
+            self._spawn(part, "engine.server", "--redis-url", self._server.url, "--database", "test")
         else:
             listen = ("--host", "127.0.0.1", "--port", str(self._port), "--log-level", "warning")
             self._spawn(part, "uvicorn", "--factory", "service.app:create_app", *listen)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from engine import Reasoner
 from engine import errors as e
+from engine.data.transaction import Transaction
 from engine.language.parser import parse_declarations
-from engine.transaction import Transaction
 from tests.oracle.subject import everything
 
 DECLARATION = ".decl homeless(x: symbol) constraint"

@@ -1,181 +1,105 @@
-"""Imports go in the direction that docs/architecture.md says; its table is read and enforced here.
-
-A row's "may import" means these parts and, through them, what they may import. Imports for type checkers only
-(`if TYPE_CHECKING`) are free: they cannot be followed at run time.
-"""
+"""Imports go one way: the table in docs/architecture.md lists the parts, and each imports only from those above it."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 TABLE = ROOT / "docs" / "architecture.md"
+Sources = Mapping[str, str]
 
 
-def table_rows() -> list[tuple[list[str], str]]:
-    """(parts, text of 'may import') of each row of the table of owners."""
-    rows = []
-    for line in TABLE.read_text().splitlines():
-        cells = [cell.strip() for cell in line.split("|")[1:-1]]
-        if len(cells) == 3 and cells[0].startswith("`"):
-            rows.append((re.findall(r"`([^`]+)`", cells[0]), cells[2]))
-    return rows
+def parts() -> list[str]:
+    """The folders and files of the table, from the lowest to the highest."""
+    rows = [line.split("|")[1] for line in TABLE.read_text().splitlines() if line.startswith("| `")]
+    return [part for row in rows for part in re.findall(r"`([^`]+)`", row)]
 
 
-def short_name(part: str) -> str:
-    """`engine/language/` is called `language` in the table, `service/` is `service`."""
-    name = part.removesuffix("/").removesuffix(".py")
-    return name.removeprefix("engine/")
+def sources() -> dict[str, str]:
+    """The text of every module, by its path."""
+    files = [file for top in ("engine", "service", "zedlog") for file in sorted((ROOT / top).glob("**/*.py"))]
+    return {file.relative_to(ROOT).as_posix(): file.read_text() for file in files}
 
 
-def allowed_imports() -> dict[str, set[str]]:
-    """For each part the parts that it may import, itself among them."""
-    rows = table_rows()
-    direct: dict[str, set[str]] = {}
-    above: list[str] = []
-    for parts, text in rows:
-        names: set[str] = set(parts)
-        if "all of the above" in text:
-            names |= set(above)
-        else:
-            for word in re.findall(r"[a-z_]+", text.replace("all of", "")):
-                if word == "engine":
-                    names |= {p for row, _ in rows for p in row if p.startswith("engine/")}
-                elif word != "nothing":
-                    found = [p for row, _ in rows for p in row if short_name(p) == word]
-                    assert found, f"the table lets {parts} import {word!r}, which is no part of it"
-                    names |= set(found)
-        for part in parts:
-            direct[part] = names
-        above += parts
-    return {part: closure(part, direct) for part in direct}
-
-
-def closure(part: str, direct: dict[str, set[str]]) -> set[str]:
-    found, todo = {part}, [part]
-    while todo:
-        new = direct[todo.pop()] - found
-        found |= new
-        todo += new
-    return found
-
-
-def part_of(path: str, parts: list[str]) -> str | None:
-    """The most specific part that a file belongs to."""
-    owners = [p for p in parts if path == p or (p.endswith("/") and path.startswith(p))]
-    return max(owners, key=len, default=None)
-
-
-def modules() -> list[str]:
-    files = sorted([*ROOT.glob("engine/**/*.py"), *ROOT.glob("service/**/*.py")])
-    return [str(f.relative_to(ROOT)) for f in files]
-
-
-def imported(tree: ast.AST, path: str) -> Iterator[tuple[int, str]]:
-    """(line, dotted name) of each import, also inside functions, but not those for type checkers only."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            for other in node.orelse:
-                yield from imported(other, path)
-        elif isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+def imported(path: str, known: Sources) -> Iterator[tuple[int, str]]:
+    """(line, path) of each module that a module imports: at its top, inside functions, and for type checkers only."""
+    for node in ast.walk(ast.parse(known[path])):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: a relative import hides its direction"
-            for alias in node.names:
-                yield node.lineno, f"{node.module}.{alias.name}"
-        else:
-            yield from imported(node, path)
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            target = module_of(name, known)
+            if target is not None and target != path:
+                yield node.lineno, target
 
 
-def file_of(dotted: str) -> str | None:
-    """The file that an imported name comes from: the name may be a module, or something in one."""
-    words = dotted.split(".")
-    if words[0] not in ("engine", "service"):
-        return None
+def module_of(name: str, known: Sources) -> str | None:
+    """The module that an imported name comes from: the name may be a module, or something in one."""
+    words = name.split(".")
     for end in range(len(words), 0, -1):
         base = "/".join(words[:end])
-        if (ROOT / f"{base}.py").is_file():
-            return f"{base}.py"
-        if (ROOT / base / "__init__.py").is_file():
-            return f"{base}/__init__.py"
+        for path in (f"{base}.py", f"{base}/__init__.py"):
+            if path in known:
+                return path
     return None
 
 
-def forbidden(path: str, source: str, allowed: dict[str, set[str]]) -> list[str]:
-    """What a file imports against the table."""
-    parts = list(allowed)
-    own = part_of(path, parts)
-    wrong = []
-    for line, dotted in imported(ast.parse(source), path):
-        target = file_of(dotted)
-        if target is None or own is None:
-            continue
-        other = part_of(target, parts)
-        # `from engine import Reasoner` reaches everything through the package's front door.
-        if (other is None and own.startswith("engine/")) or (other is not None and other not in allowed[own]):
-            wrong.append(f"{path}:{line} imports {dotted}, which {own} may not")
-    return wrong
+def wrong(known: Sources, order: list[str]) -> list[str]:
+    """What contradicts the table: modules that no part owns, and imports of what stands further down."""
+    found = []
+
+    def place(path: str) -> int:
+        owners = [part for part in order if path == part or (part.endswith("/") and path.startswith(part))]
+        return order.index(max(owners, key=len)) if owners else -1
+
+    for path in known:
+        own = place(path)
+        if own < 0:
+            found.append(f"{path} is in no row of the table")
+        for line, target in imported(path, known):
+            if place(target) > own:
+                found.append(f"{path}:{line} imports {target}, which stands further down")
+    return found
 
 
-def test_table_is_read() -> None:
-    allowed = allowed_imports()
-    assert allowed["engine/errors.py"] == {"engine/errors.py"}
-    assert "engine/errors.py" in allowed["engine/circuit/"]
-    assert "engine/resident/" not in allowed["engine/storage/"]
-    assert "service/cli/" in allowed
-    assert "service/cli/" not in allowed["service/"]
+def circles(known: Sources) -> list[str]:
+    """The modules of a circle of imports; none where there is no circle."""
+    try:
+        TopologicalSorter({path: {target for _, target in imported(path, known)} for path in known}).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
-def test_table_has_no_cycle() -> None:
-    allowed = allowed_imports()
-    rows = {part: set(parts) for parts, _ in table_rows() for part in parts}
-    cycles = [(a, b) for a in allowed for b in allowed[a] - rows[a] if a in allowed[b]]
-    assert cycles == []
-
-
-@pytest.mark.parametrize("path", modules())
-def test_every_module_has_an_owner(path: str) -> None:
-    if path in ("engine/__init__.py",):
-        return
-    assert part_of(path, list(allowed_imports())), f"{path} is in no row of docs/architecture.md"
-
-
-@pytest.mark.parametrize("path", modules())
-def test_imports_follow_the_table(path: str) -> None:
-    assert forbidden(path, (ROOT / path).read_text(), allowed_imports()) == []
-
-
-def test_engine_never_imports_service() -> None:
-    found = [
-        f"{path}:{line}"
-        for path in modules()
-        if path.startswith("engine/")
-        for line, dotted in imported(ast.parse((ROOT / path).read_text()), path)
-        if dotted.split(".")[0] == "service"
-    ]
-    assert found == []
+def test_imports_go_up_the_table_and_never_in_a_circle() -> None:
+    assert wrong(sources(), parts()) == []
+    assert circles(sources()) == []
 
 
 @pytest.mark.parametrize(
-    ("path", "source", "found"),
+    ("source", "error"),
     [
-        ("engine/language/x.py", "from engine.errors import ZedlogError", 0),
-        ("engine/language/x.py", "from engine.transaction import Transaction", 1),
-        ("engine/errors.py", "def f():\n    import engine.transaction", 1),
-        ("engine/storage/x.py", "from engine import Reasoner", 1),
+        ("from engine.errors import ZedlogError", ""),
+        ("import engine.server.loop", "engine/data/x.py:1 imports engine/server/loop.py"),
+        ("def f():\n    from engine.server import loop", "engine/data/x.py:2 imports engine/server/loop.py"),
         (
-            "engine/storage/x.py",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import service.cli",
-            0,
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import service.app",
+            "imports service/app.py",
         ),
-        ("service/x.py", "from service.cli import client", 1),
-        ("service/cli/x.py", "from engine.errors import ZedlogError\nfrom service import problems", 0),
     ],
 )
-def test_rule_itself(path: str, source: str, found: int) -> None:
-    assert len(forbidden(path, source, allowed_imports())) == found
+def test_an_import_of_what_stands_further_down_is_found(source: str, error: str) -> None:
+    found = wrong({**sources(), "engine/data/x.py": source}, parts())
+    assert [error in line for line in found] == ([True] if error else [])
+    assert wrong({"elsewhere/x.py": ""}, parts()) == ["elsewhere/x.py is in no row of the table"]
+    ring = {"engine/a.py": "if TYPE_CHECKING:\n    import engine.b", "engine/b.py": "from engine.a import c"}
+    assert set(circles(ring)) == set(ring)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.memory import available_memory, default_memory_budget
+from engine.maintenance.memory import available_memory, default_memory_budget
 
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from engine import Reasoner
 from engine import errors as e
+from engine.database.query import prepare
 from engine.language.parser import parse_query
 from engine.language.syntax import Atom, Variable
-from engine.placement import Budget
-from engine.query import prepare
+from engine.maintenance.placement import Budget
 
 EDGES = [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d"), ("b", "d")]
 RULES = [("tc(x, y) :- edge(x, y).", 1), ("tc(x, z) :- tc(x, y), edge(y, z).", 1)]

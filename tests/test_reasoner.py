@@ -12,10 +12,10 @@ import pytest
 
 from engine import Reasoner
 from engine import errors as e
-from engine.batches import TypedFacts
+from engine.data.facts import TypedFacts
+from engine.data.transaction import Transaction
 from engine.language.schema import ColumnType
-from engine.placement import Budget
-from engine.transaction import Transaction
+from engine.maintenance.placement import Budget
 
 TC = [("tc(x, y) :- e(x, y).", 1), ("tc(x, z) :- tc(x, y), e(y, z).", 1)]
 

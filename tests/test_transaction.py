@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine import errors as e
-from engine.transaction import Transaction
+from engine.data.transaction import Transaction
 
 FACT = {"relation": "r", "tuples": [["a", 1, 1.5, True]], "weight": -2}
 

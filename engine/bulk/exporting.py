@@ -23,27 +23,26 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from engine.arrow import column
-from engine.batches import WEIGHT, sync_folder, synced, unwritable
 from engine.bulk import ntriples
+from engine.bulk.batches import WEIGHT, sync_folder, synced, unwritable
 from engine.bulk.headers import typed_names
 from engine.bulk.request import DELIMITED, JSONL, NTRIPLES, TSV, ExportRequest, suffixes
+from engine.data.arrow import column
+from engine.data.codes import Codes
+from engine.data.symbols import SymbolTable
+from engine.database.query import evaluate, prepare
 from engine.errors import InvalidRequestError, TargetExistsError, TypeMismatchError
 from engine.language.parser import parse_query
 from engine.language.schema import Column, ColumnType
-from engine.placement import Budget
-from engine.query import evaluate, prepare
+from engine.maintenance.placement import Budget
 from engine.spark.frames import from_driver
 from engine.storage.snapshot import Domain, Snapshot
-from engine.symbols import SymbolTable
 
-Codes = npt.NDArray[np.int64]
 NOT_A_TRIPLE = "not a triple of N-Triples"
 
 

@@ -25,9 +25,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from engine.arrow import columns
-from engine.batches import WEIGHT, BatchStore
 from engine.bulk import reading
+from engine.bulk.batches import WEIGHT, BatchStore
 from engine.bulk.reading import (
     BLOCK,
     FILE,
@@ -45,6 +44,8 @@ from engine.bulk.rejects import Rejected, summary, write_rejects
 from engine.bulk.request import FACTS, FAIL, JSONL, SKIP, TRIPLE, ImportRequest
 from engine.bulk.sources import Source
 from engine.bulk.typed import ORDER, TOO_HEAVY, mismatch
+from engine.data.arrow import columns
+from engine.data.transaction import MAX_WEIGHT, Batch, Transaction
 from engine.errors import (
     ArityError,
     BadRowsError,
@@ -55,7 +56,6 @@ from engine.errors import (
 )
 from engine.language.parser import parse_declarations
 from engine.language.schema import ColumnType, Schema
-from engine.transaction import MAX_WEIGHT, Batch, Transaction
 
 ROWS = "rows"
 """The column of a batch file that says how many rows of the files a tuple stands for."""

@@ -24,11 +24,11 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from engine.arrow import columns as arrow_columns
 from engine.bulk import ntriples
 from engine.bulk.headers import read_header
 from engine.bulk.request import FACTS, JSONL, NTRIPLES, PARQUET, ImportRequest
 from engine.bulk.typed import NUMBER, SHOWN, converted, finite, is_exact, looks_like
+from engine.data.arrow import columns as arrow_columns
 from engine.errors import ArityError, HeaderMismatchError, InvalidRequestError, TypeMismatchError, shown
 from engine.language.schema import ColumnType, Schema
 

@@ -19,7 +19,7 @@ import orjson
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from engine.batches import sync_folder, unwritable
+from engine.bulk.batches import sync_folder, unwritable
 from engine.bulk.reading import BLOCK, FILE, PLACE, RAW, REASON, RawRows
 from engine.bulk.sources import Source
 

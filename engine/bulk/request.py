@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from engine.data.transaction import check_weight
 from engine.errors import InvalidRequestError, shown
 from engine.language.operators import check_relation_name
 from engine.language.schema import ColumnType
-from engine.transaction import check_weight
 
 CSV, TSV, JSONL, PARQUET, NTRIPLES, FACTS = "csv", "tsv", "jsonl", "parquet", "ntriples", "facts"
 IMPORT_FORMATS: Final = (CSV, TSV, JSONL, PARQUET, NTRIPLES, FACTS)

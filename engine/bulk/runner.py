@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine.batches import REJECTS, UPLOADS, BatchStore
+from engine.bulk.batches import REJECTS, UPLOADS, BatchStore
 from engine.bulk.progress import Progress, Watch
 from engine.bulk.request import ExportRequest, ImportRequest
 from engine.bulk.roots import allowed_path
@@ -41,7 +41,7 @@ from engine.storage.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from engine.bulk.importing import Imported
-    from engine.spark.session import SparkSource
+    from engine.spark.session.session import SparkSource
 
 T = TypeVar("T")
 logger = logging.getLogger("zedlog.jobs")

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from engine.data.codes import Codes
 from engine.expressions.texts import Texts
-from engine.values import Codes
 
 Places = npt.NDArray[np.intp]
 _SPARSE = 4

@@ -20,6 +20,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from engine.data.codes import Codes
+from engine.data.symbols import SymbolTable
+from engine.data.values import Value, encode_value
 from engine.errors import EvaluationError
 from engine.expressions import operations
 from engine.expressions.operation import Fault, Mask, Operation, Result
@@ -41,9 +44,6 @@ from engine.language.syntax import (
     Wildcard,
     walk,
 )
-from engine.symbols import SymbolTable
-from engine.transaction import Value
-from engine.values import Codes, encode_value
 
 Types: TypeAlias = Mapping[str, ColumnType | None]
 Rows: TypeAlias = npt.NDArray[np.intp]

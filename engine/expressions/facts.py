@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from engine.data.symbols import SymbolTable
+from engine.data.values import decode_column
 from engine.errors import EvaluationError, ProgramSyntaxError, UnsupportedFeatureError
 from engine.expressions.expression import compile_term
 from engine.language.inference import infer_schemas
 from engine.language.syntax import Atom, Constant, FunctorCall, Program, Rule, Term, walk
-from engine.symbols import SymbolTable
-from engine.values import decode_column
 
 _OF_A_DATABASE = {
     "ord": "gives a symbol's number, which is another one in each database",

@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from engine.data.codes import Codes
 from engine.expressions.operation import Mask, refuse
 from engine.language.constants import MAX_NUMBER, MIN_NUMBER
-from engine.values import Codes
 
 TOO_LARGE = "is outside of the range of 64-bit numbers"
 BY_ZERO = "divides by zero"

@@ -16,8 +16,8 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from engine.data.codes import Codes
 from engine.expressions.texts import Texts
-from engine.values import Codes
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from engine.data.codes import Codes
 from engine.expressions import floats, numbers, strings
 from engine.expressions.distinct import ranks
 from engine.expressions.operation import Floats, Mask, Operation, Result
 from engine.expressions.texts import Texts
 from engine.language.schema import ColumnType
-from engine.values import Codes
 
 _Types: TypeAlias = Sequence[ColumnType | None]
 _Found: TypeAlias = tuple[Operation[Codes] | None, ColumnType | None]

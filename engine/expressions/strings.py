@@ -24,11 +24,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from engine.data.codes import Codes
 from engine.expressions.distinct import Places, at, distinct_rows
 from engine.expressions.operation import Fault, Mask
 from engine.expressions.texts import Texts
 from engine.language.constants import MAX_NUMBER, MIN_NUMBER, shortened
-from engine.values import Codes
 
 logger = logging.getLogger("zedlog.evaluation")
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.symbols import SymbolTable
-from engine.values import Codes
+from engine.data.codes import Codes
+from engine.data.symbols import SymbolTable
 
 
 class Texts:

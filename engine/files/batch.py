@@ -20,7 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.circuit.compile import compile_circuit
-from engine.epoch import EpochResult
+from engine.data.values import Value
+from engine.database.epoch import EpochResult
+from engine.database.reasoner import Facts, Reasoner
 from engine.errors import DeclarationError, InvalidRequestError, Span
 from engine.expressions import with_constant_facts
 from engine.files.facts import facts_of, stored_schemas
@@ -33,9 +35,7 @@ from engine.language.check import check_rule, infer_schemas
 from engine.language.parser import parse_program
 from engine.language.schema import Schema
 from engine.language.syntax import Directive, Program, fixpoints_of
-from engine.placement import Budget
-from engine.reasoner import Facts, Reasoner
-from engine.transaction import Value
+from engine.maintenance.placement import Budget
 
 _FILE_DIRECTIVES = ("input", "output", "printsize")
 _RULE = "---------------\n"

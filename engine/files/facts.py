@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from engine.data.values import takes
 from engine.errors import ArityError, TypeMismatchError
 from engine.files.table import Column, Table
 from engine.language.schema import Column as SchemaColumn
 from engine.language.schema import ColumnType, Schema
 from engine.language.syntax import Atom, Constant, Program
-from engine.values import takes
 
 
 def stored_schemas(program: Program) -> dict[str, Schema]:

@@ -14,11 +14,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from engine.data.values import Value
 from engine.errors import InvalidValueError
 from engine.files.layout import Layout
 from engine.language.constants import MAX_NUMBER, MIN_NUMBER, read_decimal, shortened
 from engine.language.schema import ColumnType, Schema
-from engine.transaction import Value
 
 # As C++'s stoll and stod read them: white space may come before, not after. No hexadecimal, no infinity.
 _NUMBER = re.compile(r"\s*[+-]?[0-9]+\Z", re.ASCII)

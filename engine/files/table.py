@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from engine.data.values import Tuple
 from engine.language.schema import ColumnType
-from engine.transaction import Tuple
 
 Column: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float64] | list[Any]"
 

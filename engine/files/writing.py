@@ -1,8 +1,8 @@
 """Results as Souffle writes them: codes to sorted lines of text.
 
-In: the distinct tuples of a relation as int64 codes (engine/values.py) and the symbols' texts. Out: bytes, in blocks.
-Always: lines are sorted by value, column after column (numbers by size, symbols by code point), so that two runs
-give the same file; symbols stand as they are, and in double quotes under `rfc4180`; a float has the 17 digits that
+In: the distinct tuples of a relation as int64 codes (engine/data/values.py) and the symbols' texts. Out: bytes, in
+blocks. Always: lines are sorted by value, column after column (numbers by size, symbols by code point), so that two
+runs give the same file; symbols stand as they are, and in double quotes under `rfc4180`; a float has the 17 digits that
 give back its 64 bits. The work is done by whole columns: about half a microsecond a field, two for a float.
 """
 
@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.data.codes import Codes
 from engine.files.layout import Layout
 from engine.language.schema import ColumnType, Schema
 
-Codes = npt.NDArray[np.int64]
 _BLOCK = 1 << 18
 """Tuples that become text at once: bounds the memory, and a symbol's text stays far under 2 GB."""
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.epoch import RelationChange
-from engine.placement import Codes
+from engine.data.codes import Codes
+from engine.maintenance.change import RelationChange
 from engine.resident.layout import NONE
 from engine.resident.relation import ONE, Relation, derived_of, hidden_of
 from engine.resident.steps import Batch

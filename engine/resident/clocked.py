@@ -26,14 +26,14 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.circuit.normal import Fold
+from engine.data.symbols import SymbolTable
+from engine.data.values import decode, decode_column
 from engine.errors import FixpointNotReachedError, shown
 from engine.language.schema import ColumnType
 from engine.language.syntax import Fixpoint
 from engine.resident.folds import fold_values, ordered, read_groups
 from engine.resident.layout import I32, I64, grown
 from engine.resident.relation import ONE, Relation
-from engine.symbols import SymbolTable
-from engine.values import decode, decode_column
 
 FIRST = 1
 """The height of contributions from lower strata: that of any derivation from them."""

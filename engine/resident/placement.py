@@ -3,7 +3,7 @@
 `execute` runs the strata in order; each takes the net changes of those below it and leaves its own. Everything it
 does is in a journal, so that `rollback` leaves supports, entries and indexes as they were; `commit` drops the journal
 and the rows that nothing holds any more. A stratum whose members changed, or whose update is abandoned
-(engine/elastic.py), is built anew beside the old one, and the difference flows on.
+(engine/maintenance/policy.py), is built anew beside the old one, and the difference flows on.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ import numpy as np
 from engine.circuit.circuit import EMPTY, Circuit, Stratum, is_internal
 from engine.circuit.normal import UNIT, Fold
 from engine.circuit.walk import Walk
-from engine.elastic import Abandoned, BootstrapCost, Course, OwnFacts, Policy, Switched
+from engine.data.codes import Codes
 from engine.errors import BudgetExceededError
-from engine.placement import DEFAULT, Budget, Codes, Encode, Executed, FactDelta, PlacementState
+from engine.maintenance.meter import Meter
+from engine.maintenance.oscillation import Swing
+from engine.maintenance.placement import DEFAULT, Budget, Encode, Executed, FactDelta, PlacementState
+from engine.maintenance.policy import Abandoned, BootstrapCost, Course, OwnFacts, Policy, Switched
 from engine.resident.bound import BoundPlan, bind_rule
 from engine.resident.changes import net_change, undo, visible_change
 from engine.resident.checks import check_relation
 from engine.resident.layout import NONE
-from engine.resident.meter import Meter
-from engine.resident.oscillation import Swing
 from engine.resident.relation import ONE, Relation, state_of
 from engine.resident.steps import Batch, Runner
 from engine.resident.stratum import Changes, StratumRun

@@ -15,13 +15,13 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from engine.data.symbols import SymbolTable
 from engine.errors import EvaluationError, WeightOverflowError
 from engine.language.canonical import format_rule
 from engine.resident import join as kernels
 from engine.resident.bound import BoundLet, BoundPlan, BoundStep, BoundWhere
 from engine.resident.layout import ENTRY, I8, I32, I64, Records, RelationArrays
 from engine.resident.relation import Index, Relation
-from engine.symbols import SymbolTable
 
 CHUNK = 1 << 20
 """Rows after which a join hands on what it has."""

@@ -21,12 +21,12 @@ import numpy as np
 
 from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
+from engine.maintenance.meter import Meter
+from engine.maintenance.oscillation import Oscillation
 from engine.resident.bound import BoundPlan, BoundStep
 from engine.resident.clocked import ClockedFold
 from engine.resident.folds import current_values, distinct_rows, fold_groups
 from engine.resident.layout import I32, I64
-from engine.resident.meter import Meter
-from engine.resident.oscillation import Oscillation
 from engine.resident.relation import ONE, PushOverflow, Relation
 from engine.resident.steps import Batch, BatchIndex, Runner, Target
 

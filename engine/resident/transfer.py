@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, to_arrow
-from engine.elastic import BELOW, BootstrapCost
-from engine.placement import PlacementState
+from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, to_arrow
+from engine.maintenance.placement import PlacementState
+from engine.maintenance.policy import BELOW, BootstrapCost
 from engine.resident.layout import I32, I64
 from engine.resident.relation import Relation
 

@@ -19,7 +19,7 @@ from engine.circuit.undefined import UNDEFINED, Question, ask
 from engine.errors import EvaluationError
 from engine.expressions import compile_condition, compile_term
 from engine.language.canonical import format_rule
-from engine.placement import Encode
+from engine.maintenance.placement import Encode
 from engine.resident.bound import BoundPlan, bind_rule
 from engine.resident.folds import distinct_rows
 from engine.resident.layout import I32, I64

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of
+from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of
 from engine.resident.checks import check_entries
 from engine.spark.frames import united
 from engine.spark.tables import Tables

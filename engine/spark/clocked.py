@@ -18,19 +18,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, to_arrow
 from engine.circuit.circuit import Circuit, Stratum
-from engine.elastic import Policy
-from engine.placement import Budget, Codes, Encode, FactDelta, PlacementState
+from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, to_arrow
+from engine.data.codes import Codes
+from engine.maintenance.placement import Budget, Encode, FactDelta, PlacementState
+from engine.maintenance.policy import Policy
 from engine.resident.placement import ResidentPlacement
 from engine.resident.relation import Relation
 from engine.resident.transfer import fill
 from engine.spark.frames import WEIGHT
-from engine.spark.local_work import compared
 from engine.spark.stratum import Lower
 from engine.spark.tables import Tables
 from engine.spark.version import Version, collected
-from engine.spark.work import Outcome, begun, in_place
+from engine.spark.work.driver import compared
+from engine.spark.work.work import Outcome, begun, in_place
 
 _GROUND = np.zeros(1, np.int32)
 _ONE = np.ones(1, np.int64)

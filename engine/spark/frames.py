@@ -1,6 +1,6 @@
 """How tuples lie in a DataFrame.
 
-A relation's tuple of n columns is `c0 .. c(n-1)`, longs that hold codes (engine/values.py). Beside them:
+A relation's tuple of n columns is `c0 .. c(n-1)`, longs that hold codes (engine/data/values.py). Beside them:
 
     height       int     of a support or an entry
     support      long    how many derivations the tuple has of that height
@@ -25,7 +25,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from engine.arrow import column
+from engine.data.arrow import column
 
 WEIGHT, DERIVATIONS, FAULT, REL = "weight", "derivations", "fault", "rel"
 

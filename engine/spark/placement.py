@@ -17,28 +17,29 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, to_arrow
 from engine.circuit.circuit import EMPTY, Circuit, Stratum, is_internal
 from engine.circuit.normal import UNIT
 from engine.circuit.plan import CompiledRule
 from engine.circuit.walk import Walk
-from engine.elastic import Abandoned, BootstrapCost, Course, OwnFacts, Policy, Switched
-from engine.epoch import RelationChange
+from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, to_arrow
+from engine.data.codes import Codes
 from engine.errors import ZedlogError
-from engine.placement import DEFAULT, Budget, Codes, Encode, Executed, FactDelta, PlacementState
-from engine.resident.meter import Meter
+from engine.maintenance.change import RelationChange
+from engine.maintenance.meter import Meter
+from engine.maintenance.placement import DEFAULT, Budget, Encode, Executed, FactDelta, PlacementState
+from engine.maintenance.policy import Abandoned, BootstrapCost, Course, OwnFacts, Policy, Switched
 from engine.resident.relation import Relation, derived_of
 from engine.resident.transfer import bootstrap_costs
 from engine.spark.checks import check_version, state_of
 from engine.spark.clocked import Clocked
-from engine.spark.faults import check_faults
 from engine.spark.frames import WEIGHT, long
-from engine.spark.local_work import described
-from engine.spark.session import SparkOptions, SparkSource
+from engine.spark.plans.undefined import check_faults
+from engine.spark.session.session import SparkOptions, SparkSource
 from engine.spark.stratum import Growth, Lower, StratumRun
 from engine.spark.tables import Table, Tables
 from engine.spark.version import Counts, Version, asserted_in_driver, collected, compacted
-from engine.spark.work import Outcome, begun
+from engine.spark.work.driver import described
+from engine.spark.work.work import Outcome, begun
 
 
 @dataclass(slots=True)

@@ -18,26 +18,26 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from engine.arrow import HEIGHT, array_of, codes_of, columns
 from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
 from engine.circuit.pivot import pivot_of
 from engine.circuit.plan import CompiledRule, Plan, Start
-from engine.placement import Encode, FactDelta
-from engine.resident.meter import Meter
-from engine.resident.oscillation import Oscillation, Swing
-from engine.spark.anew import AnewWork
-from engine.spark.branches import Branches, summed_up
-from engine.spark.frame_work import FrameWork
+from engine.data.arrow import HEIGHT, array_of, codes_of, columns
+from engine.maintenance.meter import Meter
+from engine.maintenance.oscillation import Oscillation, Swing
+from engine.maintenance.placement import Encode, FactDelta
 from engine.spark.frames import WEIGHT
-from engine.spark.local_work import LocalWork, count_fitting
-from engine.spark.lowering import LookUp, See, fits
-from engine.spark.pivoted import Pivoted
-from engine.spark.projections import Origin, project, summed_rows
+from engine.spark.plans.branches import Branches, summed_up
+from engine.spark.plans.lowering import LookUp, See, fits
+from engine.spark.plans.projections import Origin, project, summed_rows
+from engine.spark.plans.texts import InDriver
 from engine.spark.tables import Table, Tables
-from engine.spark.texts import InDriver
 from engine.spark.version import Version, entries_in_driver
-from engine.spark.work import Batch, Outcome, Subject, Supports, Work, on_executors
+from engine.spark.work.anew import AnewWork
+from engine.spark.work.driver import LocalWork, count_fitting
+from engine.spark.work.frames import FrameWork
+from engine.spark.work.pivoted import Pivoted
+from engine.spark.work.work import Batch, Outcome, Subject, Supports, Work, on_executors
 
 PATIENCE = 4
 """Heights of an epoch after which a stratum is watched for swinging; each costs some tenths of a second here."""

@@ -21,13 +21,13 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from engine.arrow import array_of
+from engine.data.arrow import array_of
 from engine.errors import SparkUnavailableError, ZedlogError
-from engine.spark.checkpoints import Checkpoints
-from engine.spark.failures import FAILURES, lost, session_ended, typed
 from engine.spark.frames import from_driver
-from engine.spark.session import SparkSource
-from engine.spark.watch import Ended, executors, watching
+from engine.spark.session.checkpoints import Checkpoints
+from engine.spark.session.failures import FAILURES, lost, session_ended, typed
+from engine.spark.session.session import SparkSource
+from engine.spark.session.watch import Ended, executors, watching
 
 ROWS = "rows"
 

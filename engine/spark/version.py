@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from engine.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, summed_by, to_arrow
 from engine.circuit.normal import Fold
-from engine.placement import Codes
+from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, summed_by, to_arrow
+from engine.data.codes import Codes
 from engine.resident.layout import I32
 from engine.resident.relation import Relation
 from engine.spark.frames import WEIGHT, united

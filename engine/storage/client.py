@@ -13,6 +13,7 @@ from typing import Any, cast
 import orjson
 import redis.asyncio
 
+from engine.data.transaction import Transaction
 from engine.errors import EngineUnavailableError, EpochNotRetainedError, InvalidRequestError
 from engine.storage.announcements import Announcements, stream_id
 from engine.storage.begun import Mark
@@ -26,7 +27,6 @@ from engine.storage.reader import ObjectReader
 from engine.storage.scripts import APPEND_ONCE, IN_LOG
 from engine.storage.snapshot import Snapshot
 from engine.storage.token import format_token, parse_token
-from engine.transaction import Transaction
 
 __all__ = ["DatabaseClient", "EngineStatus", "Outcome", "Receipt", "format_token", "parse_token"]
 

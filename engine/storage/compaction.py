@@ -18,11 +18,12 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from engine.epoch import RelationChange
+from engine.data.codes import Codes
+from engine.maintenance.change import RelationChange
 from engine.storage.blocks import BLOCK_ROWS, Present, encode_block
 from engine.storage.manifest import BLOCK, BlockIndex, Counts, RelationManifest, Segment
 from engine.storage.objects import ObjectStore
-from engine.storage.rows import Codes, Rows, concatenate, merge, rows_in_order, sort_order
+from engine.storage.rows import Rows, concatenate, merge, rows_in_order, sort_order
 
 # Runs of one size class that are merged into one; each class is eight times as large as the one before.
 RUNS_PER_TIER = 8

@@ -18,12 +18,12 @@ from typing import Any, cast
 
 import redis
 
+from engine.data.transaction import Transaction
 from engine.errors import CorruptLogError, IdempotencyConflictError, shown
 from engine.storage.connection import storage_errors
 from engine.storage.keys import Keys
 from engine.storage.outcome import Receipt
 from engine.storage.scripts import APPEND_ONCE, READ_GROUP
-from engine.transaction import Transaction
 
 # How long an Idempotency-Key is remembered.
 IDEMPOTENCY_SECONDS = 7 * 24 * 3600

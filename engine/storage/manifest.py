@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from engine.epoch import RuleInfo
+from engine.database.epoch import RuleInfo
 from engine.errors import CorruptSnapshotError
 from engine.language.schema import Column, ColumnType, Schema
 from engine.storage.rows import Key

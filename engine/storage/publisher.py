@@ -26,7 +26,7 @@ from typing import Any, cast
 import orjson
 import redis
 
-from engine.epoch import EpochRecord, RuleInfo, changed_name
+from engine.database.epoch import EpochRecord, RuleInfo, changed_name
 from engine.errors import CorruptSnapshotError, EngineLeaseError, InvalidRequestError, shown
 from engine.language.schema import Schema
 from engine.storage.compaction import EMPTY, apply_change

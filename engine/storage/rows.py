@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Codes = npt.NDArray[np.int64]
+from engine.data.codes import Codes
+
 Mask = npt.NDArray[np.bool_]
 Order = npt.NDArray[np.int64]
 Key = tuple[int, ...]

@@ -14,7 +14,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from engine.epoch import RuleInfo, changed_name, replaced
+from engine.data.codes import Codes
+from engine.data.symbols import SymbolTable
+from engine.data.values import Tuple, Value, decode_column, encode_value, fitted
+from engine.database.epoch import RuleInfo, changed_name, replaced
 from engine.errors import (
     CorruptSnapshotError,
     EpochNotRetainedError,
@@ -29,13 +32,10 @@ from engine.language.schema import Column, ColumnType, Schema
 from engine.storage.compaction import EMPTY
 from engine.storage.manifest import Counts, Manifest, Program
 from engine.storage.reader import ObjectReader, Texts
-from engine.storage.rows import Codes, Rows, concatenate
+from engine.storage.rows import Rows, concatenate
 from engine.storage.scan import scan
 from engine.storage.snapshot_symbols import SnapshotSymbols
 from engine.storage.token import format_token
-from engine.symbols import SymbolTable
-from engine.transaction import Tuple, Value
-from engine.values import decode_column, encode_value, fitted
 
 __all__ = ["Counts", "Domain", "Page", "Position", "Snapshot"]
 

@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from engine.data.codes import Codes
+from engine.data.symbols import SymbolTable
 from engine.storage.reader import Texts
-from engine.symbols import SymbolTable
-
-Codes = npt.NDArray[np.int64]
 
 
 class SnapshotSymbols(SymbolTable):

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from rich.markup import escape
 
 from engine.errors import SparkUnavailableError
-from engine.spark.java import java_home
+from engine.spark.session.java import java_home
 from service.cli.client import Refused, ServiceClient
 from service.cli.jobs import follow, report, seconds
 from service.cli.output import counted, note, out
@@ -67,7 +67,7 @@ class BulkStory:
         """The closure of what was imported, on both placements, beside the service."""
         # Here, because they load the compiled kernels, and Spark.
         from engine import Reasoner
-        from engine.spark.session import SparkOptions, SparkSource
+        from engine.spark.session.session import SparkOptions, SparkSource
 
         pages = self._client.query(f"{IMPORTED}(p, d)", page=10_000)
         facts = [((package, dependency), 1) for page in pages for package, dependency in page["tuples"]]

@@ -11,12 +11,12 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from engine.elastic import SWITCH, Policy, parse_switch
+from engine.data.transaction import PLACEMENTS
 from engine.errors import InvalidRequestError, shown
-from engine.memory import parse_size
-from engine.placement import EPOCH_SECONDS, MAX_HEIGHT, parse_seconds
-from engine.spark.session import SparkOptions
-from engine.transaction import PLACEMENTS
+from engine.maintenance.memory import parse_size
+from engine.maintenance.placement import EPOCH_SECONDS, MAX_HEIGHT, parse_seconds
+from engine.maintenance.policy import SWITCH, Policy, parse_switch
+from engine.spark.session.session import SparkOptions
 
 T = TypeVar("T")
 

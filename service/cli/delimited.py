@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, Literal
 
 from engine.bulk.headers import read_header
+from engine.data.values import Value
 from engine.language.constants import read_decimal, shortened
 from engine.language.schema import ColumnType
-from engine.transaction import Value
 
 # Leading zeros and plus signs are not numbers: they are identifiers that a number would not give back as
 # written.

@@ -12,9 +12,8 @@ from typing import Annotated
 
 import typer
 
-from engine.elastic import STRATEGIES
+from engine.data.transaction import PLACEMENTS, STRATEGIES
 from engine.errors import UnknownRuleError, did_you_mean, shown
-from engine.transaction import PLACEMENTS
 from service.cli import options
 from service.cli.client import Json, ServiceClient
 from service.cli.options import OutputFormat

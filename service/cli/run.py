@@ -20,9 +20,9 @@ from rich.markup import escape
 from rich.status import Status
 
 from engine.errors import EvaluationCancelledError, ProgramError, ZedlogError
-from engine.memory import default_memory_budget, parse_size
-from engine.placement import MAX_HEIGHT, Budget, parse_seconds
-from engine.signals import heard_at_once
+from engine.maintenance.memory import default_memory_budget, parse_size
+from engine.maintenance.placement import MAX_HEIGHT, Budget, parse_seconds
+from engine.server.signals import heard_at_once
 from service.cli.choices import MaxHeight, read_option
 from service.cli.edit import read_text
 from service.cli.output import err, fail

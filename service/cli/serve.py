@@ -284,7 +284,7 @@ def _engine_command(redis_url: str, database: str, options: Sequence[str]) -> li
     return [
         sys.executable,
         "-m",
-        "engine.process",
+        "engine.server",
         "--redis-url",
         redis_url,
         "--database",

@@ -12,6 +12,8 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
+from engine.data.values import Tuple
+from engine.database.query import prepare
 from engine.errors import (
     ArityError,
     BudgetExceededError,
@@ -29,9 +31,7 @@ from engine.errors import (
 from engine.language.parser import parse_query
 from engine.language.schema import Column, ColumnType
 from engine.language.syntax import Query
-from engine.query import prepare
 from engine.storage.snapshot import Snapshot
-from engine.transaction import Tuple
 from service.body import read_json
 from service.changes import check_object, with_place
 from service.context import Service, service_of

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request
 from starlette.responses import Response
 
-from engine.epoch import RuleInfo
+from engine.data.transaction import RuleChange, Transaction
+from engine.database.epoch import RuleInfo
 from engine.errors import UnknownRuleError, did_you_mean, shown
 from engine.storage.snapshot import Snapshot
-from engine.transaction import RuleChange, Transaction
 from service.body import JSON_TYPES, decode_json, decode_text, media_type, off_loop, read_body
 from service.changes import program_transaction, rules_from_json
 from service.context import service_of

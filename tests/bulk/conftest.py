@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from engine import Reasoner
-from engine.batches import BatchStore
+from engine.bulk.batches import BatchStore
 from engine.bulk.importing import Imported, Importer
 from engine.bulk.request import ImportRequest
 from engine.bulk.sources import Places, sources_of
+from engine.data.transaction import Transaction
 from engine.errors import ZedlogError
-from engine.spark.session import SparkSource
-from engine.transaction import Transaction
+from engine.spark.session.session import SparkSource
 from tests.spark.conftest import java, source  # noqa: F401
 
 Bring = Callable[..., Imported]

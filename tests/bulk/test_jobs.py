@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from engine.errors import SparkUnavailableError
-from engine.spark.java import java_home
+from engine.spark.session.java import java_home
 from service.cli.main import run
 from tests.full import full
 from tests.live import LiveSystem

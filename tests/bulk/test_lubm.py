@@ -10,7 +10,7 @@ import pytest
 
 from engine import Reasoner
 from engine.language.parser import parse_program
-from engine.spark.session import SparkSource
+from engine.spark.session.session import SparkSource
 from tests.bulk.conftest import Import
 from tests.full import full
 

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine import Reasoner
-from engine.batches import encode_arrow
 from engine.bulk.exporting import Exported, arrow_of, check_target, write
 from engine.bulk.faults import explained, is_sparks
 from engine.bulk.request import ExportRequest
+from engine.data.facts import encode_arrow
+from engine.data.symbols import SymbolTable
 from engine.errors import (
     BulkStorageError,
     InvalidRequestError,
@@ -24,7 +25,6 @@ from engine.errors import (
     TypeMismatchError,
 )
 from engine.language.schema import Column, ColumnType
-from engine.symbols import SymbolTable
 from tests.bulk.conftest import Import
 
 COLUMNS = [

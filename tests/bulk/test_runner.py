@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.batches import REJECTS, UPLOADS
+from engine.bulk.batches import REJECTS, UPLOADS
 from engine.bulk.runner import JobOptions, JobRunner
 from engine.bulk.sources import Places
+from engine.data.transaction import Batch, BatchFile, Transaction
 from engine.errors import (
     IdempotencyConflictError,
     JobCancelledError,
@@ -23,11 +24,10 @@ from engine.errors import (
     UnknownJobError,
 )
 from engine.language.schema import ColumnType
-from engine.process import restore_reasoner
+from engine.server.loop import restore_reasoner
 from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.jobs import Job, JobQueue, LostJobError
-from engine.transaction import Batch, BatchFile, Transaction
 from tests.process.running import Database, EngineThread, facts
 
 _numbers = itertools.count(1)

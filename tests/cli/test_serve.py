@@ -65,7 +65,7 @@ class Zedlog:
                 continue
             if parent == self.process.pid:
                 for name, mark in (
-                    ("engine", "engine.process"),
+                    ("engine", "engine.server"),
                     ("service", "service.cli.worker"),
                     ("server", "valkey"),
                 ):

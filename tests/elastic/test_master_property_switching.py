@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from engine import Reasoner
-from engine.elastic import Policy
-from engine.epoch import EpochResult, RelationChange
+from engine.database.epoch import EpochResult
 from engine.errors import BudgetExceededError, EvaluationError, NegativeWeightError, ZedlogError
-from engine.placement import Budget
+from engine.maintenance.change import RelationChange
+from engine.maintenance.placement import Budget
+from engine.maintenance.policy import Policy
 from tests.full import FULL
 from tests.oracle.programs import History, histories
 from tests.oracle.stratified_programs import DialectHistory, dialect_histories

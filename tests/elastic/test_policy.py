@@ -6,8 +6,17 @@ import math
 
 import pytest
 
-from engine.elastic import BELOW, Abandoned, BootstrapCost, Course, OwnFacts, Policy, Switched, reason
 from engine.errors import InvalidRequestError
+from engine.maintenance.policy import (
+    BELOW,
+    Abandoned,
+    BootstrapCost,
+    Course,
+    OwnFacts,
+    Policy,
+    Switched,
+    reason,
+)
 
 LAST = BootstrapCost.of({BELOW: 100, 1: 300, 2: 600}, 500, 1000.0)
 """A bootstrap of 1,000 derivations, two to a push."""

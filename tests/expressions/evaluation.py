@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from engine.data.codes import Codes
+from engine.data.symbols import SymbolTable
+from engine.data.values import Value, decode_column, encode_column, type_of
 from engine.expressions import Condition, Expression, compile_condition, compile_term
 from engine.language.parser import parse_rules
 from engine.language.schema import ColumnType
 from engine.language.syntax import Comparison
-from engine.symbols import SymbolTable
-from engine.transaction import Value
-from engine.values import Codes, decode_column, encode_column, type_of
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 

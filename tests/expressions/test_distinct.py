@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.data.symbols import SymbolTable
 from engine.expressions.distinct import distinct_rows, ranks, sorted_distinct
 from engine.expressions.texts import Texts
-from engine.symbols import SymbolTable
 from tests.expressions.evaluation import INT_MAX, INT_MIN
 
 codes = st.one_of(st.integers(-2, 3), st.sampled_from([INT_MIN, INT_MAX]))

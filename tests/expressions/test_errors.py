@@ -6,10 +6,10 @@ import pickle
 
 import pytest
 
+from engine.data.symbols import SymbolTable
+from engine.data.values import encode_column
 from engine.errors import EvaluationError
 from engine.language.schema import ColumnType
-from engine.symbols import SymbolTable
-from engine.values import encode_column
 from tests.expressions.evaluation import INT_MAX, INT_MIN, condition, expression, holds, term
 
 

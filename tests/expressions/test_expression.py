@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.data.symbols import SymbolTable
+from engine.data.values import decode_column
 from engine.errors import EvaluationError
 from engine.expressions import compile_condition, compile_term
 from engine.language.schema import ColumnType
@@ -24,8 +26,6 @@ from engine.language.syntax import (
     Variable,
     Wildcard,
 )
-from engine.symbols import SymbolTable
-from engine.values import decode_column
 from tests.expressions.evaluation import condition, encoded, expression, parsed, term
 from tests.expressions.test_numbers import BINARY, UNARY, exact, numbers
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from engine.data.symbols import SymbolTable
+from engine.data.values import encode_column
 from engine.errors import EvaluationError
 from engine.language.schema import ColumnType
-from engine.symbols import SymbolTable
-from engine.values import encode_column
 from tests.expressions.evaluation import expression, holds, term
 
 EDGES = [0.0, 1.0, -1.0, 0.5, -2.5, 5e-324, 1.7976931348623157e308, -1.7976931348623157e308, 1e-200]

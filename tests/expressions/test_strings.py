@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.data.symbols import SymbolTable
+from engine.data.values import Value
 from engine.errors import EvaluationError
 from engine.expressions import strings
-from engine.symbols import SymbolTable
-from engine.transaction import Value
 from tests.expressions.evaluation import INT_MAX, INT_MIN, holds, term
 
 symbols = st.one_of(st.text("ab", max_size=3), st.text(st.characters(exclude_categories=["Cs"]), max_size=4))

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import engine.process
-import engine.writer
+import engine.database.writer
+import engine.server.loop
+from engine.database.staging import Staging
+from engine.database.writer import Writer
 from engine.resident.placement import ResidentPlacement
-from engine.staging import Staging
 from engine.storage.publisher import Publisher
-from engine.writer import Writer
 
 STAGES = ("stage", "execute", "evaluated", "constraints", "record", "keep", "answer", "publish", "sent")
 """In their order. At `sent` the epoch is visible already; at all others it is not."""
@@ -35,8 +35,8 @@ def install(hook: Hook, replace: Replace = setattr) -> None:
             hook(stage)
 
     add, execute = Staging.add, ResidentPlacement.execute
-    check, record, keep = engine.writer.check_constraints, Writer._record, Writer._keep
-    answer, prepare, send = engine.process.answer, Publisher._prepare, Publisher._send
+    check, record, keep = engine.database.writer.check_constraints, Writer._record, Writer._keep
+    answer, prepare, send = engine.server.loop.answer, Publisher._prepare, Publisher._send
 
     def staged(self: Any, request: Any) -> None:
         add(self, request)
@@ -75,9 +75,9 @@ def install(hook: Hook, replace: Replace = setattr) -> None:
 
     replace(Staging, "add", staged)
     replace(ResidentPlacement, "execute", executed)
-    replace(engine.writer, "check_constraints", checked)
+    replace(engine.database.writer, "check_constraints", checked)
     replace(Writer, "_record", recorded)
     replace(Writer, "_keep", kept)
-    replace(engine.process, "answer", answered)
+    replace(engine.server.loop, "answer", answered)
     replace(Publisher, "_prepare", prepared)
     replace(Publisher, "_send", sent)

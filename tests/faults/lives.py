@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 
-from engine.process import EngineOptions, restore_reasoner, run_engine
+from engine.server.loop import EngineOptions, restore_reasoner, run_engine
 from tests.faults.injection import install
 
 

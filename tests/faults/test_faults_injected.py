@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.process import restore_reasoner
+from engine.data.transaction import RuleChange, Transaction
+from engine.server.loop import restore_reasoner
 from engine.storage.client import Outcome
 from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
-from engine.transaction import RuleChange, Transaction
 from tests.faults.injection import STAGES, install, relation
 from tests.process.running import Database, EngineThread, facts
 

@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.data.symbols import SymbolTable
+from engine.data.values import Value, encode_value
 from engine.files import writing
 from engine.files.layout import Layout
 from engine.files.reading import read_facts
 from engine.files.writing import SymbolTexts, write_tuples
 from engine.language.schema import Column, ColumnType, Schema
-from engine.symbols import SymbolTable
-from engine.transaction import Value
-from engine.values import encode_value
 
 S, N, F, B = ColumnType.SYMBOL, ColumnType.NUMBER, ColumnType.FLOAT, ColumnType.BOOL
 PLAIN = Layout("r.csv")

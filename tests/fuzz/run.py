@@ -9,7 +9,9 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["engine.language", "engine.circuit", "engine.program", "lark"]):
+with atheris.instrument_imports(
+    include=["engine.language", "engine.circuit", "engine.database.program", "lark"]
+):
     from tests.fuzz.target import check_text, text_of
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from engine.data.transaction import RuleChange
+from engine.database.program import Program
 from engine.errors import ProgramError, ZedlogError
 from engine.language.canonical import canonical_text, format_declaration
 from engine.language.parser import (
@@ -20,8 +22,6 @@ from engine.language.parser import (
     parse_rules,
 )
 from engine.language.syntax import Program as Tree
-from engine.program import Program
-from engine.transaction import RuleChange
 
 CASES = Path(__file__).parent / "cases"
 SEEDS = (CASES.parent.parent / "programs", CASES.parent.parent.parent / "programs")

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.database.program import Program
 from engine.errors import DeclarationError, ProgramError, ProgramSyntaxError
 from engine.language.canonical import format_declaration
 from engine.language.parser import parse_declarations, parse_program
 from engine.language.syntax import Declaration, Fixpoint
-from engine.program import Program
 
 
 def declared(text: str) -> Declaration:

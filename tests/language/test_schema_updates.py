@@ -6,11 +6,11 @@ import random
 
 import pytest
 
+from engine.data.transaction import RuleChange
+from engine.database.program import Program
 from engine.errors import ZedlogError
 from engine.language.inference import infer_schemas, relations_of
 from engine.language.schema import Column, ColumnType, Schema
-from engine.program import Program
-from engine.transaction import RuleChange
 
 RELATIONS = "abcdef"
 SHAPES = (

@@ -14,7 +14,7 @@ from engine.errors import (
     UnsupportedFeatureError,
     ZedlogError,
 )
-from engine.placement import Budget
+from engine.maintenance.placement import Budget
 from tests.language_semantics.test_negation import facts
 from tests.oracle.subject import assert_same_state, changes_of, everything
 

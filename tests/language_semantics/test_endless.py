@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from engine import Reasoner
 from engine.errors import BudgetExceededError, FixpointNotReachedError, InvalidRequestError
 from engine.language.parser import parse_program
-from engine.placement import MAX_HEIGHT, Budget
+from engine.maintenance.placement import MAX_HEIGHT, Budget
 from tests.language_semantics.test_aggregates import reasoner_with
 from tests.language_semantics.test_negation import facts
 from tests.oracle.stratified import DivergesError, stratified_model

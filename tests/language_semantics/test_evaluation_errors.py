@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from engine import Reasoner
+from engine.data.transaction import Transaction
 from engine.errors import EvaluationError
-from engine.transaction import Transaction
 from tests.language_semantics.test_negation import facts
 from tests.oracle.subject import changes_of, everything
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine import Reasoner
-from engine.epoch import EpochResult
+from engine.database.epoch import EpochResult
 from engine.errors import UnknownRelationError
 from tests.oracle.height_model import HeightModel
 from tests.oracle.programs import Epoch, History, totals

@@ -24,7 +24,7 @@ from engine.errors import (
     ZedlogError,
 )
 from engine.language.syntax import Fixpoint
-from engine.placement import Budget
+from engine.maintenance.placement import Budget
 from tests.full import FULL
 from tests.oracle.fixpoint_programs import FixpointHistory, fixpoint_histories
 from tests.oracle.iteration import Iterated, NotReachedError, iterated

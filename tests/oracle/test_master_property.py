@@ -18,9 +18,9 @@ from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
 from engine import Reasoner
+from engine.data.transaction import Transaction
 from engine.errors import BudgetExceededError, NegativeWeightError, ZedlogError
-from engine.placement import Budget
-from engine.transaction import Transaction
+from engine.maintenance.placement import Budget
 from tests.oracle.clingo_oracle import solve
 from tests.oracle.height_model import HeightModel, height_model
 from tests.oracle.naive import TooLargeError

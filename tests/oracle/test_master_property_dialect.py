@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, event, given, note, settings
 from hypothesis import strategies as st
 
 from engine import Reasoner
-from engine.epoch import EpochResult
+from engine.data.transaction import Transaction
+from engine.database.epoch import EpochResult
 from engine.errors import BudgetExceededError, EvaluationError, StratificationError, ZedlogError
-from engine.placement import Budget
-from engine.transaction import Transaction
+from engine.maintenance.placement import Budget
 from tests.oracle.clingo_dialect import NotExpressibleError, solve_dialect
 from tests.oracle.rules import Model
 from tests.oracle.stratified import (

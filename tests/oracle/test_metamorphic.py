@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from engine import Reasoner
 from engine.errors import BudgetExceededError, EvaluationError
 from engine.language.canonical import canonical_text, format_rule
-from engine.placement import Budget
+from engine.maintenance.placement import Budget
 from tests.oracle.rules import Model, Row
 from tests.oracle.stratified_programs import (
     Fact,

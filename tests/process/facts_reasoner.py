@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from engine.epoch import EpochRecord, EpochResult, RelationChange
+from engine.data.symbols import SymbolTable
+from engine.data.transaction import Transaction
+from engine.data.values import decode, encode_value, type_of
+from engine.database.epoch import EpochRecord, EpochResult
+from engine.database.reasoner import GroupResult
 from engine.errors import NegativeWeightError, ZedlogError
-from engine.interruption import Interruption
 from engine.language.schema import Column, ColumnType, Schema
-from engine.reasoner import GroupResult
-from engine.recovery import RecoveredState
-from engine.symbols import SymbolTable
-from engine.transaction import Transaction
-from engine.values import decode, encode_value, type_of
+from engine.maintenance.change import RelationChange
+from engine.server.interruption import Interruption
+from engine.server.recovery import RecoveredState
 
 Weights = dict[tuple[str, tuple[int, ...]], int]
 
@@ -55,7 +56,7 @@ class FactsReasoner:
             return GroupResult(None, [failure for failure in failures if failure is not None])
         self.epoch += 1
         record = self._record(before, mark)
-        result: Any = EpochResult(self.epoch, False, record, self)  # type: ignore[arg-type]  # decodes alike
+        result: Any = EpochResult(self.epoch, False, record, self.decode_changes)
         return GroupResult(record, [failure or result for failure in failures])
 
     def close(self) -> None:

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from engine.process import Engine, EngineOptions, ReasonerFactory
+from engine.data.transaction import Transaction
+from engine.server.loop import Engine, EngineOptions, ReasonerFactory
 from engine.storage.client import DatabaseClient
 from engine.storage.outcome import Outcome
-from engine.transaction import Transaction
 from tests.process.facts_reasoner import FactsReasoner
 
 T = TypeVar("T")

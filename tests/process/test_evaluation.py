@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from engine.process import main, restore_reasoner
+from engine.data.transaction import RuleChange, Transaction
+from engine.server.__main__ import main
+from engine.server.loop import restore_reasoner
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.snapshot import Domain
-from engine.transaction import RuleChange, Transaction
 from tests.process.running import Database, EngineThread, facts
 
 RULES = (RuleChange("tc(x, y) :- e(x, y)."), RuleChange("tc(x, z) :- tc(x, y), e(y, z)."))

@@ -9,12 +9,12 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from engine.interruption import Interruption
-from engine.process import Committer, restore_reasoner
-from engine.recovery import RecoveredState
+from engine.data.transaction import RuleChange, Transaction
+from engine.server.interruption import Interruption
+from engine.server.loop import Committer, restore_reasoner
+from engine.server.recovery import RecoveredState
 from engine.storage.client import Outcome
 from engine.storage.embedded import EmbeddedServer
-from engine.transaction import RuleChange, Transaction
 from tests.process.running import Database, EngineThread, facts
 from tests.process.test_process import first_line, start_process
 

@@ -15,6 +15,8 @@ from typing import Any, cast
 import pytest
 import redis
 
+from engine.data.transaction import Transaction
+from engine.database.reasoner import GroupResult
 from engine.errors import (
     CorruptLogError,
     EngineLeaseError,
@@ -22,17 +24,16 @@ from engine.errors import (
     SparkStateLostError,
     ZedlogError,
 )
-from engine.interruption import Interruption
-from engine.process import EngineOptions, main
-from engine.reasoner import GroupResult
-from engine.recovery import RecoveredState
+from engine.server.__main__ import main
+from engine.server.interruption import Interruption
+from engine.server.loop import EngineOptions
+from engine.server.recovery import RecoveredState
 from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.keys import Keys
 from engine.storage.lease import Lease
 from engine.storage.outcome import EngineStatus
 from engine.storage.publisher import Publisher
-from engine.transaction import Transaction
 from tests.process.facts_reasoner import FactsReasoner
 from tests.process.running import Database, EngineThread, facts
 
@@ -109,7 +110,7 @@ def test_waiting_transactions_share_an_epoch(server: EmbeddedServer, database: s
 def test_the_log_is_trimmed_but_not_what_waits(
     server: EmbeddedServer, client: redis.Redis, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.process._KEPT_ENTRIES", 5)
+    monkeypatch.setattr("engine.server.loop._KEPT_ENTRIES", 5)
     with Database(server.url, database) as db:
         with EngineThread(server.url, database):
             for i in range(12):
@@ -320,7 +321,7 @@ def test_faults_redis_is_killed_under_writes(tmp_path: Path) -> None:
 
 def start_process(url: str, database: str, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "engine.process", "--redis-url", url, "--database", database, *options],
+        [sys.executable, "-m", "engine.server", "--redis-url", url, "--database", database, *options],
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,

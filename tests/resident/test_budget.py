@@ -7,7 +7,7 @@ import pytest
 
 from engine import Reasoner
 from engine.errors import BudgetExceededError
-from engine.placement import Budget
+from engine.maintenance.placement import Budget
 from engine.resident import relation as arrays
 from engine.resident.placement import ResidentPlacement
 
@@ -72,7 +72,7 @@ def test_symbols_count() -> None:
 
 def test_a_reasoner_without_a_budget_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """And it does not go to Spark by itself."""
-    monkeypatch.setattr("engine.reasoner.default_memory_budget", lambda: 1_000_000)
+    monkeypatch.setattr("engine.database.reasoner.default_memory_budget", lambda: 1_000_000)
     r = Reasoner()
     with pytest.raises(BudgetExceededError):
         r.apply(facts={"edge": chain(600)}, rules=CLOSURE)

@@ -9,11 +9,11 @@ import pytest
 
 from engine.circuit.normal import normalise
 from engine.circuit.plan import compile_rule
+from engine.database.reasoner import Reasoner
 from engine.errors import EvaluationCancelledError, WeightOverflowError
 from engine.language.inference import infer_schemas
 from engine.language.parser import parse_rules
-from engine.placement import Budget
-from engine.reasoner import Reasoner
+from engine.maintenance.placement import Budget
 from engine.resident import steps
 from engine.resident.bound import bind_rule
 from engine.resident.relation import Relation

@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from engine.epoch import RuleInfo
+from engine.data.symbols import SymbolTable
+from engine.data.transaction import Transaction
+from engine.data.values import Tuple, Value, decode, encode_column
+from engine.database.epoch import RuleInfo
 from engine.errors import (
     ArityError,
     EpochNotRetainedError,
@@ -34,9 +37,6 @@ from engine.language.syntax import Atom, Constant, Rule, Variable
 from engine.storage.client import EngineStatus, Outcome, Receipt
 from engine.storage.snapshot import Counts, Page
 from engine.storage.token import format_token
-from engine.symbols import SymbolTable
-from engine.transaction import Transaction, Tuple, Value
-from engine.values import decode, encode_column
 from tests.service.fake_jobs import FakeJobs
 
 INCARNATION = "5f2c09b1"

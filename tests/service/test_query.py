@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from engine.errors import BudgetExceededError, EvaluationCancelledError
-from engine.placement import Budget
+from engine.maintenance.placement import Budget
 from service import evaluation
 from service.app import create_app
 from service.models import QueryPage

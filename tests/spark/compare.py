@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine import Reasoner
-from engine.epoch import EpochResult
-from engine.values import decode
+from engine.data.values import decode
+from engine.database.epoch import EpochResult
 
 Rows = dict[str, dict[tuple[Any, ...], tuple[int, bool, int, bool, bool]]]
 

@@ -18,8 +18,8 @@ import pytest
 
 from engine import Reasoner
 from engine.errors import SparkUnavailableError
-from engine.spark.java import java_home
-from engine.spark.session import SparkOptions, SparkSource
+from engine.spark.session.java import java_home
+from engine.spark.session.session import SparkOptions, SparkSource
 
 MASTER = os.environ.get("ZEDLOG_TEST_SPARK_MASTER", "local[2]")
 LOCAL_ROWS = {"small": 20_000, "mixed": 3, "large": 0}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyspark
 
-from engine.spark.java import java_home
+from engine.spark.session.java import java_home
 from engine.storage.child import dies_with_parent
 from tests.live import free_port
 

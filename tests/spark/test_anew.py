@@ -1,4 +1,6 @@
-"""Large strata that only grow (engine/spark/anew.py): when they are taken for such, many heights, what comes after."""
+"""Large strata that only grow (engine/spark/work/anew.py): when they are taken for such, many heights, what comes
+after.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import Reasoner
-from engine.spark.anew import AnewWork, tail
-from engine.spark.frame_work import PARTS
+from engine.spark.work.anew import AnewWork, tail
+from engine.spark.work.frames import PARTS
 from tests.spark.compare import assert_same_epoch, assert_same_state
 from tests.spark.conftest import patient
 

@@ -24,8 +24,8 @@ from engine.errors import (
     ZedlogError,
 )
 from engine.spark.placement import SparkPlacement
-from engine.spark.session import SparkSource
-from engine.spark.watch import executors
+from engine.spark.session.session import SparkSource
+from engine.spark.session.watch import executors
 from tests.full import full
 from tests.oracle.programs import History, histories
 from tests.spark.compare import assert_same_epoch, assert_same_state

@@ -18,10 +18,10 @@ import pytest
 
 from engine import Reasoner
 from engine.errors import CheckpointUnavailableError, InvalidRequestError, SparkUnavailableError
-from engine.spark import session as session_module
-from engine.spark.checkpoints import Checkpoints
 from engine.spark.frames import from_driver
-from engine.spark.session import SparkOptions, SparkSource
+from engine.spark.session import session as session_module
+from engine.spark.session.checkpoints import Checkpoints
+from engine.spark.session.session import SparkOptions, SparkSource
 from tests.full import full
 from tests.spark.compare import assert_same_epoch, assert_same_state
 from tests.spark.conftest import MASTER, classic, patient

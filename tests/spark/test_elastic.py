@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from engine import Reasoner
-from engine.elastic import Policy
+from engine.data.transaction import Transaction
 from engine.errors import BudgetExceededError, NegativeWeightError, SparkUnavailableError
-from engine.placement import Budget
-from engine.spark.session import SparkOptions, SparkSource
-from engine.transaction import Transaction
+from engine.maintenance.placement import Budget
+from engine.maintenance.policy import Policy
+from engine.spark.session.session import SparkOptions, SparkSource
 from tests.full import FULL
 from tests.oracle.programs import History, histories
 from tests.oracle.subject import changes_of

@@ -18,9 +18,9 @@ from engine.errors import (
     NegativeWeightError,
     WeightOverflowError,
 )
-from engine.placement import Budget
+from engine.maintenance.placement import Budget
 from engine.spark.placement import SparkPlacement
-from engine.spark.session import SparkSource
+from engine.spark.session.session import SparkSource
 from engine.spark.version import MANY
 from tests.full import FULL
 from tests.spark.compare import assert_same_state

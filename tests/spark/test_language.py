@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 
 from engine import Reasoner
 from engine.errors import EvaluationError, FixpointNotReachedError, ZedlogError
-from engine.placement import Budget
-from engine.spark.session import SparkSource
+from engine.maintenance.placement import Budget
+from engine.spark.session.session import SparkSource
 from tests.full import FULL
 from tests.oracle.stratified_programs import DialectHistory, Totals, dialect_histories
 from tests.oracle.subject import everything, model_of

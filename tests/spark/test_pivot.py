@@ -11,18 +11,20 @@ import pyarrow as pa
 import pytest
 
 from engine import Reasoner
-from engine.arrow import Codes, to_arrow
 from engine.circuit.compile import compile_circuit
 from engine.circuit.pivot import pivot_of
-from engine.elastic import Policy
+from engine.data.arrow import to_arrow
+from engine.data.codes import Codes
 from engine.errors import EvaluationError
 from engine.language.parser import parse_rules
 from engine.language.schema import Column, ColumnType, Schema
-from engine.placement import Budget
+from engine.maintenance.placement import Budget
+from engine.maintenance.policy import Policy
 from engine.resident.bound import bind_rule
-from engine.spark import fixpoint, stratum
-from engine.spark.fixpoint import Fixpoint, to_stream
+from engine.spark import stratum
 from engine.spark.placement import SparkPlacement
+from engine.spark.work import fixpoint
+from engine.spark.work.fixpoint import Fixpoint, to_stream
 from tests.full import FULL
 from tests.spark.compare import assert_same_epoch, assert_same_state
 

@@ -1,4 +1,4 @@
-"""Plans without a step (engine/spark/projections.py): in the driver no query, and the same result everywhere."""
+"""Plans without a step (engine/spark/plans/projections.py): in the driver no query, and the same result everywhere."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from engine import Reasoner
-from engine.arrow import HEIGHT
+from engine.data.arrow import HEIGHT
 from engine.errors import WeightOverflowError
 from engine.spark.frames import DERIVATIONS, WEIGHT, from_driver
 from engine.spark.placement import SparkPlacement
-from engine.spark.projections import summed_rows
-from engine.spark.session import SparkSource
+from engine.spark.plans.projections import summed_rows
+from engine.spark.session.session import SparkSource
 from tests.spark.compare import apply_both, assert_same_state
 from tests.spark.conftest import patient
 

@@ -21,11 +21,11 @@ from engine.errors import (
     SparkUnavailableError,
     WeightOverflowError,
 )
-from engine.spark import checkpoints, java, session
-from engine.spark.failures import FAILURES, typed
-from engine.spark.session import SparkOptions, SparkSource, within
+from engine.spark.session import checkpoints, java, session
+from engine.spark.session.failures import FAILURES, typed
+from engine.spark.session.session import SparkOptions, SparkSource, within
+from engine.spark.session.watch import Ended, watching
 from engine.spark.tables import Tables
-from engine.spark.watch import Ended, watching
 from tests.spark.conftest import classic
 
 OLD = "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2"

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
+from engine.data.symbols import SymbolTable
+from engine.data.values import Encoder, encode_value
 from engine.errors import EvaluationError
 from engine.expressions import compile_condition, compile_term
 from engine.language.schema import ColumnType
 from engine.language.syntax import BinaryOperation, Comparison, FunctorCall, Term, UnaryOperation, Variable
-from engine.spark.floats import ordered, to_code, to_double
-from engine.spark.session import SparkSource
-from engine.spark.terms import Terms, can_fail, is_native
-from engine.symbols import SymbolTable
-from engine.values import Encoder, encode_value
+from engine.spark.plans.floats import ordered, to_code, to_double
+from engine.spark.plans.terms import Terms, can_fail, is_native
+from engine.spark.session.session import SparkSource
 
 MAX, MIN = 2**63 - 1, -(2**63)
 NUMBERS = [0, 1, -1, 2, -2, 3, 7, -7, 10, 62, 63, 64, 65, 127, -63, 2**31, 3037000500, -3037000500]

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from engine.data.transaction import Transaction
 from engine.errors import ServerStartError, StorageUnavailableError
 from engine.storage import embedded
 from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.log import START, EpochLog
-from engine.transaction import Transaction
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import redis
 
+from engine.data.transaction import Transaction
 from engine.errors import (
     CorruptLogError,
     EpochNotRetainedError,
@@ -23,7 +24,6 @@ from engine.storage.embedded import EmbeddedServer
 from engine.storage.keys import Keys
 from engine.storage.log import START, EpochLog
 from engine.storage.outcome import EngineStatus, Outcome
-from engine.transaction import Transaction
 from tests.storage.writing import epoch_record, new_publisher
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import redis
 
-from engine.epoch import RuleInfo
+from engine.database.epoch import RuleInfo
 from engine.errors import CorruptSnapshotError, EngineLeaseError, InvalidRequestError, StorageUnavailableError
 from engine.storage import publisher as publisher_module
 from engine.storage.client import DatabaseClient

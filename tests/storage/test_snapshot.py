@@ -10,7 +10,7 @@ import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.epoch import RuleInfo
+from engine.database.epoch import RuleInfo
 from engine.errors import (
     CorruptSnapshotError,
     EngineUnavailableError,

@@ -7,12 +7,13 @@ import asyncio
 import pytest
 import redis
 
-from engine import Reasoner, writer
-from engine.recovery import read_state
+from engine import Reasoner
+from engine.data.transaction import Transaction
+from engine.database import writer
+from engine.server.recovery import read_state
 from engine.storage.client import DatabaseClient
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.publisher import Publisher, Retention
-from engine.transaction import Transaction
 from tests.storage.writing import new_publisher
 
 

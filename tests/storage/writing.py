@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import redis
 
-from engine.epoch import EpochRecord, RelationChange, RuleInfo
+from engine.database.epoch import EpochRecord, RuleInfo
 from engine.language.schema import Column, ColumnType, Schema
+from engine.maintenance.change import RelationChange
 from engine.storage.keys import Keys
 from engine.storage.lease import Lease
 from engine.storage.publisher import Publisher, Retention

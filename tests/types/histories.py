@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.transaction import Transaction, Tuple
+from engine.data.transaction import Transaction
+from engine.data.values import Tuple
 
 RULES = (
     "b(x) :- a(x, _).",

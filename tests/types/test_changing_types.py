@@ -9,7 +9,7 @@ import pytest
 
 from engine import Reasoner
 from engine import errors as e
-from engine.placement import Budget
+from engine.maintenance.placement import Budget
 from tests.types.histories import History
 
 AGES = {"raw": [(("ann", "9"), 1), (("bob", "10"), 1), (("cid", "7"), 1)]}

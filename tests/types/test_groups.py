@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from engine import Reasoner
+from engine.data.transaction import Transaction
 from engine.errors import ZedlogError
-from engine.transaction import Transaction
 from tests.types.histories import History, as_transaction
 from tests.types.test_changing_types import refusal
 

@@ -1,0 +1,165 @@
+"""Batch files: the facts of a bulk import, durable, beside the log entry that names them.
+
+In: Parquet files of natural typed columns (`c0 .. c(n-1)`: string, int64, double or bool) and a `weight` for each row,
+below one batch directory. Out: `TypedFacts` (engine/data/facts.py). Always: a file is on the disk, whole, before
+the log names it with its SHA-256; it never changes; and one that is missing or has another digest is refused, so a
+replay applies exactly what was acknowledged. Codes are not in the files, because only the engine hands out symbols.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from engine.data.arrow import column, columns
+from engine.data.facts import ARROW_TYPES, TypedFacts
+from engine.data.transaction import Batch, BatchFile, Transaction
+from engine.errors import BatchUnreadableError, BulkStorageError
+from engine.language.schema import ColumnType
+
+WEIGHT = "weight"
+REJECTS, UPLOADS = "rejects", "uploads"
+"""Folders of a batch directory: bad rows of imports; files that the service has received."""
+
+
+class BatchStore:
+    """The batch directory of one database. Made when it is first written to.
+
+    In it: a folder for each import, `rejects/`, `uploads/`, and a scratch folder whose name begins with a dot.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def folder(self, name: str) -> Path:
+        """An empty folder for one import or its scratch files.
+
+        Raises:
+            BulkStorageError: it cannot be made.
+        """
+        path = self.root / name
+        try:
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir(parents=True)
+        except OSError as error:
+            raise unwritable(path, error) from error
+        return path
+
+    def remove(self, name: str) -> None:
+        """Remove a folder, if it is there."""
+        shutil.rmtree(self.root / name, ignore_errors=True)
+
+    def keep(self, name: str, relation: str, types: Sequence[ColumnType], files: Iterable[Path]) -> Batch:
+        """Make finished Parquet files durable below the folder `name`, and name them.
+
+        Raises:
+            BulkStorageError: the disk does not take them.
+        """
+        kept: list[BatchFile] = []
+        folder = self.root / name
+        try:
+            for number, source in enumerate(sorted(files)):
+                rows = pq.read_metadata(source).num_rows
+                if not rows:
+                    continue
+                path = folder / f"{relation}-{number:05d}.parquet"
+                os.rename(source, path)
+                digest, size = synced(path)
+                kept.append(BatchFile(f"{name}/{path.name}", digest, rows, size))
+            for directory in (folder, folder.parent):
+                sync_folder(directory)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        return Batch(relation, tuple(kind.value for kind in types), tuple(kept))
+
+    def load(self, transaction: Transaction) -> Transaction:
+        """The transaction with its batches read into `columns`.
+
+        Raises:
+            BatchUnreadableError: a file is missing, or is not the one that was written.
+        """
+        if not transaction.batches:
+            return transaction
+        read = tuple(facts for batch in transaction.batches if (facts := self.read(batch)) is not None)
+        return replace(transaction, batches=(), columns=(*transaction.columns, *read))
+
+    def read(self, batch: Batch) -> TypedFacts | None:
+        """The facts of a batch; None where it has none.
+
+        Raises:
+            BatchUnreadableError: see `load`.
+        """
+        types = tuple(ColumnType(kind) for kind in batch.types)
+        wanted = [*columns(len(types)), WEIGHT]
+        schema = pa.schema(
+            [*((column(i), ARROW_TYPES[t]) for i, t in enumerate(types)), (WEIGHT, pa.int64())]
+        )
+        parts = [self._part(file, wanted, schema) for file in batch.files]
+        if not parts:
+            return None
+        table = pa.concat_tables(parts)
+        # Weights that cancel out within the import change nothing.
+        table = table.filter(pc.not_equal(table.column(WEIGHT), 0))
+        if not table.num_rows:
+            return None
+        # A copy: Arrow lends its memory for reading only, and the kernels ask for more.
+        weights = np.array(table.column(WEIGHT).to_numpy(), np.int64)
+        return TypedFacts(batch.relation, types, table, weights)
+
+    def _part(self, file: BatchFile, wanted: list[str], schema: pa.Schema) -> pa.Table:
+        path = self.root / file.path
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise BatchUnreadableError(
+                f"the batch file {path} cannot be read ({error.strerror}); if the engine has moved, give it the same "
+                "batch directory",
+                file=str(path),
+            ) from error
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != file.sha256:
+            raise BatchUnreadableError(
+                f"the batch file {path} is not the one that was imported: its SHA-256 is {digest}",
+                file=str(path),
+                expected=file.sha256,
+                got=digest,
+            )
+        try:
+            table = pq.read_table(pa.BufferReader(data), columns=wanted).select(wanted)
+            # Spark says of every column that it may hold nulls; here that is only a matter of the schema.
+            return table.cast(schema)
+        except (pa.ArrowInvalid, KeyError, OSError) as error:
+            raise BatchUnreadableError(
+                f"the batch file {path} cannot be read: {error}", file=str(path)
+            ) from error
+
+
+def synced(path: Path) -> tuple[str, int]:
+    """Bring a file to the disk; its SHA-256 and size."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        os.fsync(file.fileno())
+        return digest, file.tell()
+
+
+def sync_folder(path: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def unwritable(path: Path, error: OSError) -> BulkStorageError:
+    """What a user is told of a directory that cannot be written."""
+    return BulkStorageError(f"cannot write to {path}: {error.strerror or error}", path=str(path))

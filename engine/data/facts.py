@@ -1,0 +1,69 @@
+"""Facts as typed columns, and from them codes.
+
+Encoding is by columns: a symbol column becomes a dictionary first, so Python sees each distinct string once. About a
+microsecond for each row of three symbols.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from engine.data.arrow import column
+from engine.data.codes import Codes
+from engine.data.symbols import SymbolTable
+from engine.data.values import float_codes
+from engine.language.schema import ColumnType
+
+ARROW_TYPES = {
+    ColumnType.SYMBOL: pa.string(),
+    ColumnType.NUMBER: pa.int64(),
+    ColumnType.FLOAT: pa.float64(),
+    ColumnType.BOOL: pa.bool_(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TypedFacts:
+    """Changes of one relation's facts as columns `c0 ..` of an Arrow table, without nulls; weights int64[n], none 0."""
+
+    relation: str
+    types: tuple[ColumnType, ...]
+    table: pa.Table
+    weights: Codes
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def encode(self, symbols: SymbolTable) -> Codes:
+        """int64[n, arity]; new symbols are interned.
+
+        Raises:
+            InvalidValueError: a float is NaN or infinite.
+        """
+        codes = np.empty((len(self), len(self.types)), np.int64)
+        for i, kind in enumerate(self.types):
+            where = f"column {i + 1} of the facts of {self.relation}"
+            codes[:, i] = encode_arrow(self.table.column(column(i)), kind, symbols, where)
+        return codes
+
+
+def encode_arrow(
+    values: pa.ChunkedArray, kind: ColumnType, symbols: SymbolTable, where: str = "a fact"
+) -> Codes:
+    """The codes of a column without nulls whose Arrow type is that of `kind`, int64[n]. where: its place, for errors.
+
+    Raises:
+        InvalidValueError: a float is NaN or infinite.
+    """
+    if kind is ColumnType.SYMBOL:
+        # One dictionary for all chunks, in the order of first use, as when the rows came one by one.
+        coded = values.combine_chunks().dictionary_encode()
+        known = symbols.intern_all(coded.dictionary.to_pylist())
+        codes: Codes = known[coded.indices.to_numpy()]
+        return codes
+    if kind is ColumnType.FLOAT:
+        return float_codes(np.asarray(values.to_numpy(), np.float64), where)
+    return np.asarray(values.to_numpy(), np.int64)

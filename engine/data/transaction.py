@@ -1,0 +1,309 @@
+"""What a client asks for: a Z-set of facts, a Z-set of rules, declarations; applied whole or not at all.
+
+A `Transaction` is plain data that went through `Transaction.parse`: shapes, weights and value types are right,
+but names, schemas and the current weights are not yet looked at (that is the reasoner's work, in log order).
+`encode` and `decode` are its form in the epoch log.
+
+The facts of a bulk import are too many for a log entry: there `batches` name files that hold them
+(engine/bulk/batches.py), and before the transaction is applied they are read into `columns`, typed columns and weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from engine.data.facts import TypedFacts
+from engine.data.values import VALUE_TYPES, Value, is_plain, plain_value
+from engine.errors import CorruptLogError, InvalidRequestError, InvalidValueError, InvalidWeightError, shown
+
+Mode = Literal["zset", "set"]
+Strategy = Literal["auto", "update", "bootstrap"]
+STRATEGIES: tuple[str, ...] = get_args(Strategy)
+PlacementName = Literal["auto", "resident", "spark"]
+PLACEMENTS: tuple[str, ...] = get_args(PlacementName)
+
+MAX_WEIGHT = 2**63 - 1
+"""Weights lie between -MAX_WEIGHT and MAX_WEIGHT, so that the negation of each is one too."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactChange:
+    """`weight` is added to the weight of each tuple. A tuple that stands twice gets it twice."""
+
+    relation: str
+    tuples: Sequence[Sequence[Value]]
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChange:
+    """`weight` is added to the weight of every rule in `rule` (a clause with `;` is several rules)."""
+
+    rule: str
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFile:
+    """A durable file of facts: its path below the batch directory, its SHA-256 in hex, and how much is in it."""
+
+    path: str
+    sha256: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Facts of one relation in files; each row has its own weight. types: one for each column, by name."""
+
+    relation: str
+    types: tuple[str, ...]
+    files: tuple[BatchFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One atomic change. `declarations` is program text that holds `.decl` directives only; `undeclare` names relations
+    whose declaration is withdrawn, before the others are added.
+
+    `mode="set"`: adding what is there, and retracting what is not, is a no-op; weights stay 0 or 1.
+    `dry_run`: evaluate, report, and drop; nothing stays. `strategy`, `placement`: how it is to be evaluated, whatever
+    the engine would choose; None leaves the choice to it.
+    """
+
+    facts: tuple[FactChange, ...] = ()
+    rules: tuple[RuleChange, ...] = ()
+    declarations: str = ""
+    mode: Mode = "zset"
+    dry_run: bool = False
+    return_delta: bool = False
+    undeclare: tuple[str, ...] = ()
+    strategy: Strategy | None = None
+    placement: PlacementName | None = None
+    batches: tuple[Batch, ...] = ()
+    columns: tuple[TypedFacts, ...] = ()
+
+    @classmethod
+    def parse(
+        cls,
+        facts: Sequence[Mapping[str, Any]] = (),
+        rules: Sequence[Mapping[str, Any]] = (),
+        declarations: str = "",
+        mode: str = "zset",
+        dry_run: bool = False,
+        return_delta: bool = False,
+        undeclare: Sequence[str] = (),
+        strategy: str | None = None,
+        placement: str | None = None,
+    ) -> Transaction:
+        """Check shapes and values of decoded JSON (the request body of `POST /v1/transactions`).
+
+        Raises:
+            InvalidRequestError: a field is missing or of another type, or there is no such strategy or placement.
+            InvalidWeightError: a weight is 0, not an integer, or too large.
+            InvalidValueError: a value is not a string, a boolean, a finite float or a 64-bit integer.
+        """
+        if mode not in ("zset", "set"):
+            raise InvalidRequestError(f'mode must be "zset" or "set", not {shown(mode)}')
+        return cls(
+            facts=tuple(_fact_change(entry, i) for i, entry in enumerate(facts)),
+            rules=tuple(_rule_change(entry, i) for i, entry in enumerate(rules)),
+            declarations=declarations,
+            mode="set" if mode == "set" else "zset",
+            dry_run=dry_run,
+            return_delta=return_delta,
+            undeclare=_names(undeclare),
+            strategy=cast("Strategy | None", _one_of("strategy", strategy, STRATEGIES)),
+            placement=cast("PlacementName | None", _one_of("placement", placement, PLACEMENTS)),
+        )
+
+    @property
+    def evaluation(self) -> tuple[Strategy | None, PlacementName | None]:
+        """How it is to be evaluated: only transactions that agree on it can share an epoch."""
+        return self.strategy, self.placement
+
+    def encode(self) -> bytes:
+        """The transaction as JSON bytes, the form in which the log keeps it. It must have no `columns`."""
+        assert not self.columns, "columns are read from batches, they are not logged"
+        chosen = {
+            "undeclare": self.undeclare or None,
+            "strategy": self.strategy,
+            "placement": self.placement,
+            "batches": self.batches or None,
+        }
+        return orjson.dumps(
+            {
+                "facts": [
+                    {"relation": f.relation, "tuples": f.tuples, "weight": f.weight} for f in self.facts
+                ],
+                "rules": [{"rule": r.rule, "weight": r.weight} for r in self.rules],
+                "declarations": self.declarations,
+                "mode": self.mode,
+                "dry_run": self.dry_run,
+                "return_delta": self.return_delta,
+                # What is not asked for is not written: the bytes say whether two requests are the same.
+                **{name: asked for name, asked in chosen.items() if asked is not None},
+            }
+        )
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Transaction:
+        """The inverse of `encode`.
+
+        Raises:
+            CorruptLogError: the bytes are not what `encode` writes.
+        """
+        try:
+            body = orjson.loads(payload)
+            batches = tuple(_batch(entry) for entry in body.pop("batches", ()))
+            transaction = cls.parse(**body)
+            return replace(transaction, batches=batches) if batches else transaction
+        except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError, InvalidRequestError) as error:
+            raise CorruptLogError(f"a log entry is not a transaction: {error}") from error
+
+
+def _one_of(field: str, value: str | None, known: Sequence[str]) -> str | None:
+    if value is not None and value not in known:
+        raise InvalidRequestError(
+            f"{field} must be one of {', '.join(known)}, not {shown(value)}", field=field
+        )
+    return value
+
+
+def _batch(entry: Mapping[str, Any]) -> Batch:
+    files = tuple(BatchFile(**file) for file in entry["files"])
+    return Batch(entry["relation"], tuple(entry["types"]), files)
+
+
+def check_weight(weight: object, where: str) -> int:
+    """A weight as it came from a client, checked; an integer of numpy becomes Python's."""
+    if isinstance(weight, np.integer):
+        weight = weight.item()
+    if type(weight) is not int:
+        raise InvalidWeightError(f"{where}: a weight must be an integer, not {shown(weight)}")
+    if weight == 0:
+        raise InvalidWeightError(f"{where}: a weight of 0 changes nothing; use +1 to add and -1 to retract")
+    if not -MAX_WEIGHT <= weight <= MAX_WEIGHT:
+        raise InvalidWeightError(
+            f"{where}: the weight {shown(weight)} is too large; it must lie between {-MAX_WEIGHT} and {MAX_WEIGHT}"
+        )
+    return weight
+
+
+def weighted_tuples(
+    relation: str, given: Iterable[tuple[Sequence[Value], int]]
+) -> tuple[list[Sequence[Value]], npt.NDArray[np.int64]]:
+    """The facts of one relation as a caller of the library gives them, an iterable of (tuple, weight): the tuples, and
+    int64[n] weights. Numpy's scalars become Python's; the iterable is consumed.
+
+    Raises:
+        InvalidRequestError: something is not a pair of a tuple (or list) and a weight.
+        InvalidWeightError: a weight is 0, not an integer, or too large.
+        InvalidValueError: a value is of no type of the language.
+    """
+    where = f"facts of {relation}"
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise InvalidRequestError(f"{where} must be {_SHAPE}, not {shown(given)}", relation=relation)
+    entries = list(given)
+    # By whole columns, since nearly always all is well; what is not is found entry by entry.
+    if not (_ROWS.issuperset(map(type, entries)) and set(map(len, entries)) <= {2}):
+        entries = [_entry(relation, i, entry) for i, entry in enumerate(entries)]
+    tuples, weights = [entry[0] for entry in entries], [entry[1] for entry in entries]
+    if not _ROWS.issuperset(map(type, tuples)):
+        tuples = [_entry(relation, i, entry)[0] for i, entry in enumerate(entries)]
+    if not (
+        set(map(type, weights)) <= {int} and all(weights) and max(map(abs, weights), default=0) <= MAX_WEIGHT
+    ):
+        weights = [check_weight(weight, f"{where}, entry {i}") for i, weight in enumerate(weights)]
+    if not VALUE_TYPES.issuperset(map(type, chain.from_iterable(tuples))):
+        tuples = [_plain_row(row, f"{where}, entry {i}") for i, row in enumerate(tuples)]
+    return tuples, np.array(weights, np.int64)
+
+
+_ROWS = frozenset((tuple, list))
+_SHAPE = 'an iterable of (tuple, weight) such as [(("alice", 1), 1)], or an array of integers [n, columns]'
+
+
+def _entry(relation: str, position: int, entry: Any) -> tuple[Sequence[Value], Any]:
+    """A pair of a tuple and a weight, of which other classes than tuple and list are understood too."""
+    pair = isinstance(entry, tuple | list) and len(entry) == 2
+    values = entry[0] if pair else None
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        values = values.tolist()
+    if not isinstance(values, tuple | list):
+        raise InvalidRequestError(
+            f"facts of {relation} must be {_SHAPE}; entry {position} is {shown(entry)}", relation=relation
+        )
+    return tuple(values), entry[1]
+
+
+def weighted_rules(given: Iterable[tuple[str, int]]) -> tuple[RuleChange, ...]:
+    """The rules as a caller of the library gives them, an iterable of (text, weight).
+
+    Raises:
+        InvalidRequestError, InvalidWeightError: it is not.
+    """
+    shape = 'rules must be an iterable of (text, weight) such as [("p(x) :- q(x).", 1)]'
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise InvalidRequestError(f"{shape}, not {shown(given)}")
+    changes = []
+    for position, entry in enumerate(given):
+        pair = isinstance(entry, tuple | list) and len(entry) == 2
+        if not pair or not isinstance(entry[0], str):
+            raise InvalidRequestError(f"{shape}; entry {position} is {shown(entry)}")
+        changes.append(RuleChange(str(entry[0]), check_weight(entry[1], f"the rule {shown(entry[0])}")))
+    return tuple(changes)
+
+
+def _plain_row(row: Sequence[object], where: str) -> list[Value]:
+    return [plain_value(value, where) for value in row]
+
+
+def _names(entries: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(entries, str) or not all(isinstance(name, str) and name for name in entries):
+        raise InvalidRequestError(f"undeclare must be a list of names of relations, not {shown(entries)}")
+    return tuple(dict.fromkeys(entries))
+
+
+def _check_object(entry: object, where: str) -> None:
+    if not isinstance(entry, Mapping):
+        raise InvalidRequestError(f"{where} must be an object, not {shown(entry)}")
+
+
+def _fact_change(entry: Mapping[str, Any], position: int) -> FactChange:
+    where = f"facts[{position}]"
+    _check_object(entry, where)
+    relation, tuples = entry.get("relation"), entry.get("tuples")
+    if not isinstance(relation, str) or not relation:
+        raise InvalidRequestError(f'{where}: "relation" must be a name')
+    if not isinstance(tuples, list | tuple):
+        raise InvalidRequestError(f'{where}: "tuples" must be a list of lists of values')
+    for i, row in enumerate(tuples):
+        if not isinstance(row, list | tuple):
+            raise InvalidRequestError(
+                f"{where}.tuples[{i}]: a tuple must be a list of values, not {shown(row)}"
+            )
+    if not all(map(is_plain, chain.from_iterable(tuples))):
+        try:
+            tuples = [_plain_row(row, f"{where}.tuples[{i}]") for i, row in enumerate(tuples)]
+        except InvalidValueError as error:
+            error.detail["relation"] = relation
+            raise
+    return FactChange(relation, tuples, check_weight(entry.get("weight", 1), where))
+
+
+def _rule_change(entry: Mapping[str, Any], position: int) -> RuleChange:
+    where = f"rules[{position}]"
+    _check_object(entry, where)
+    rule = entry.get("rule")
+    if not isinstance(rule, str):
+        raise InvalidRequestError(f'{where}: "rule" must be the rule\'s text')
+    return RuleChange(rule, check_weight(entry.get("weight", 1), where))

@@ -1,0 +1,70 @@
+"""Integrity constraints: relations that are declared to stay empty.
+
+    .decl violation(x: symbol) constraint
+    violation(x) :- employee(x), !department_of(x, _).
+
+In: a program, and what an epoch would change. Out: nothing, or the error that refuses it, with the first of the
+tuples that such a relation would hold. Always: after every committed epoch all constraints are empty, so only a
+relation that the epoch changed, or that becomes a constraint with it, is looked at.
+
+Each transaction is held to the constraints by itself, as if it were alone: one that breaks a constraint is refused
+also where the next one in its group would mend it (interaction.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.circuit.naming import name_of
+from engine.data.symbols import SymbolTable
+from engine.data.values import decode, type_of
+from engine.database.program import Program
+from engine.errors import ConstraintViolationError
+from engine.language.constants import write_constant
+from engine.maintenance.placement import Executed, Placement
+
+SHOWN = 10
+"""Offending tuples that an error names."""
+
+
+def constraints_of(program: Program) -> frozenset[str]:
+    """The relations that must stay empty."""
+    return program.declared.constraints
+
+
+def check_constraints(
+    before: Program, program: Program, executed: Executed, placement: Placement, symbols: SymbolTable
+) -> None:
+    """Refuse an executed epoch after which a constraint holds a tuple. The caller rolls it back.
+
+    Raises:
+        ConstraintViolationError: for the first such relation by name.
+    """
+    constraints = constraints_of(program)
+    if not constraints:
+        return
+    new = constraints - constraints_of(before)
+    changed = {name_of(key) for key in executed.relations}
+    for relation in sorted(constraints & (changed | new)):
+        number = placement.count(program.key(relation), "all")
+        if number:
+            raise _violation(relation, number, program, placement, symbols)
+
+
+def _violation(
+    relation: str, number: int, program: Program, placement: Placement, symbols: SymbolTable
+) -> ConstraintViolationError:
+    codes, _ = placement.tuples(program.key(relation), {}, "all")
+    first = codes[np.lexsort(codes.T[::-1])[:SHOWN]] if codes.shape[1] else codes[:1]
+    types = [column.type for column in program.schemas[relation].columns]
+    tuples = decode(first, types, symbols)
+    shown = ", ".join(f"{relation}({', '.join(write_constant(v, type_of(v)) for v in t)})" for t in tuples)
+    more = f" and {number - len(tuples)} more" if number > len(tuples) else ""
+    rules = [info for info, rule in program.rules.values() if rule.head.relation == relation]
+    return ConstraintViolationError(
+        f"{relation} is a constraint and must stay empty, but it would hold {shown}{more}",
+        relation=relation,
+        tuples=[list(t) for t in tuples],
+        number=number,
+        rules=[{"id": info.id, "rule": info.text} for info in rules],
+    )

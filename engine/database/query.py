@@ -1,0 +1,340 @@
+"""Ad hoc queries: a conjunction, checked and evaluated once over given tuples, and forgotten.
+
+In: a parsed query and the schemas of one epoch (`prepare`); then the tuples of the relations that it reads, as codes
+(`evaluate`). Out: the distinct rows of the answer, as codes. Always: the answer is what a rule
+`answer(columns) :- query` would derive in that epoch; derived relations are read as they are, so nothing that the
+query does not mention is looked at, and nothing of the database changes.
+
+The query becomes a circuit like any rule and runs on a throwaway resident placement. That costs a fraction of a
+microsecond for each tuple that is read, and what the join costs; the work for tuples is in kernels. A constant in an
+atom, also one that an equation gives (`x = "a", p(x, y)`), narrows what is read.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engine.circuit.compile import compile_circuit
+from engine.data.codes import Codes
+from engine.data.symbols import SymbolTable
+from engine.data.values import Encoder, Tuple, Value, decode, encode_value
+from engine.database.program import MAX_BODY
+from engine.errors import (
+    ArityError,
+    BudgetExceededError,
+    ProgramError,
+    UnknownRelationError,
+    UnsafeRuleError,
+    UnsupportedFeatureError,
+    ZedlogError,
+    did_you_mean,
+    shown,
+)
+from engine.language.check import check_rule
+from engine.language.inference import infer_schemas
+from engine.language.parser import parse_query
+from engine.language.schema import Column, Schema
+from engine.language.syntax import (
+    Aggregate,
+    Atom,
+    Comparison,
+    Constant,
+    FunctorCall,
+    Literal,
+    Query,
+    Rule,
+    Term,
+    Variable,
+    children,
+    walk,
+)
+from engine.maintenance.placement import Budget
+
+ANSWER = "@answer"
+"""The relation of the answer: a name that no text can write."""
+MAX_LITERALS = 256
+"""Literals in all alternatives of a query: each costs a plan, and planning is not part of the time budget."""
+
+Bound = Mapping[int, Value]
+_ONE = np.ones(1, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedQuery:
+    """A query that fits the schemas.
+
+    columns: of the answer. reads: for each relation, the bindings of its columns under which its tuples are needed;
+    an empty binding asks for all of them. constants: the symbols that the text names. computes_texts: the evaluation
+    looks into symbols, so that it needs all of them and not only their codes.
+    """
+
+    text: str
+    columns: tuple[Column, ...]
+    rules: tuple[Rule, ...]
+    reads: Mapping[str, tuple[Bound, ...]]
+    schemas: Mapping[str, Schema]
+    constants: frozenset[str]
+    computes_texts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Distinct rows, in no particular order."""
+
+    columns: tuple[Column, ...]
+    tuples: list[Tuple]
+
+
+def prepare(query: Query, schemas: Mapping[str, Schema]) -> PreparedQuery:
+    """Check a query against the relations there are.
+
+    Raises:
+        UnknownRelationError: an atom's relation is in no schema.
+        ArityError, TypeMismatchError, UnsafeRuleError, UnsupportedFeatureError: as for a rule.
+    """
+    literals = [literal for body in query.bodies for literal in body]
+    if len(literals) > MAX_LITERALS or max(map(len, query.bodies)) > MAX_BODY:
+        raise UnsupportedFeatureError(
+            f"a query may have {MAX_BODY} literals in a conjunction and {MAX_LITERALS} in all of its alternatives; "
+            "make a part of it a rule",
+            text=query.text,
+            span=literals[-1].span,
+        )
+    mentioned = {atom.relation: atom for literal in literals for atom in _atoms(literal)}
+    for atom in mentioned.values():
+        if atom.relation not in schemas:
+            raise unknown_relation(atom, query.text, schemas)
+    read = {name: schemas[name] for name in sorted(mentioned)}
+    names, head = _head(query)
+    rules = tuple(Rule(head, body, head.span, query.text) for body in query.bodies)
+    try:
+        for rule in rules:
+            check_rule(rule)
+        inferred = infer_schemas((), read, rules, read)
+    except ArityError as error:
+        # What facts and rules have, the query must follow, whichever of them said it.
+        error.message = error.message.replace(" according to its facts", "")
+        raise
+    except ProgramError as error:
+        _reword(error)
+        raise
+    columns = tuple(
+        Column(name, column.type) for name, column in zip(names, inferred[ANSWER].columns, strict=True)
+    )
+    nodes = [node for literal in (head, *literals) for node in walk(literal)]
+    return PreparedQuery(
+        query.text,
+        columns,
+        rules,
+        _reads(query),
+        {**read, ANSWER: inferred[ANSWER]},
+        frozenset(str(n.value) for n in nodes if isinstance(n, Constant) and isinstance(n.value, str)),
+        any(
+            isinstance(n, FunctorCall) or (isinstance(n, Comparison) and n.operator not in ("=", "!="))
+            for n in nodes
+        ),
+    )
+
+
+def evaluate(
+    query: PreparedQuery, facts: Mapping[str, Sequence[Codes]], symbols: SymbolTable, budget: Budget
+) -> Codes:
+    """The answer's rows, int64[n, columns], distinct, in no particular order.
+
+    facts: for each relation of `query.reads` int64[n, arity] arrays that together hold what is read; a tuple may come
+    more than once. symbols: what the query computes is interned there.
+
+    Raises:
+        BudgetExceededError, EvaluationCancelledError: as `budget` says.
+        EvaluationError: a computation has no value.
+    """
+    # Here, because it loads the compiled kernels: who only prepares a query should not wait for that.
+    from engine.resident.placement import ResidentPlacement
+
+    circuit = compile_circuit(query.rules, query.schemas)
+    # One thread: queries run beside one another, and beside the engine.
+    placement = ResidentPlacement(threads=1)
+    loaded = {
+        name: (np.ascontiguousarray(np.concatenate(parts)), _ONE)
+        for name, parts in facts.items()
+        if any(map(len, parts))
+    }
+    try:
+        placement.execute(circuit, loaded, Encoder(symbols), budget)
+    except BudgetExceededError as error:
+        raise _over(error, budget) from None
+    except ZedlogError as error:
+        _reword(error)
+        raise
+    codes, _ = placement.tuples(ANSWER, {}, "all")
+    return codes
+
+
+def answer(
+    text: str,
+    schemas: Mapping[str, Schema],
+    read: Callable[[str, Mapping[int, int]], Codes],
+    symbols: SymbolTable,
+    budget: Budget,
+) -> Answer:
+    """Answer a query over the tuples that `read` gives: those of a relation that have codes in columns.
+    `symbols` is as before when this returns.
+
+    Raises:
+        ZedlogError: as `prepare` and `evaluate` do, and for a text that is no query.
+    """
+    query = prepare(parse_query(text), schemas)
+    mark = len(symbols)
+    facts: dict[str, list[Codes]] = {}
+    try:
+        for relation, bindings in query.reads.items():
+            parts = facts.setdefault(relation, [])
+            for bound in bindings:
+                codes = _codes_of(bound, symbols)
+                if codes is not None:
+                    parts.append(read(relation, codes))
+        rows = evaluate(query, facts, symbols, budget)
+        return Answer(query.columns, decode(rows, [column.type for column in query.columns], symbols))
+    finally:
+        symbols.truncate(mark)
+
+
+def _codes_of(bound: Bound, symbols: SymbolTable) -> dict[int, int] | None:
+    """The codes of bound values; None when a symbol occurs nowhere, so that no tuple has it."""
+    codes: dict[int, int] = {}
+    for column, value in bound.items():
+        code = symbols.find(value) if isinstance(value, str) else encode_value(value, symbols)
+        if code is None:
+            return None
+        codes[column] = code
+    return codes
+
+
+# ---- the parts of a query
+
+
+def _atoms(literal: Literal) -> Iterator[Atom]:
+    return (node for node in walk(literal) if isinstance(node, Atom))
+
+
+def _head(query: Query) -> tuple[tuple[str, ...], Atom]:
+    """The names of the answer's columns, and the head that derives it."""
+    if query.head is not None:
+        return _names(query.head.terms), Atom(ANSWER, query.head.terms, query.head.span)
+    first: dict[str, Variable] = {}
+    for body in query.bodies:
+        for variable in (v for literal in body for v in _outside(literal)):
+            known = first.setdefault(variable.name, variable)
+            if _place(variable) < _place(known):
+                first[variable.name] = variable
+    variables = sorted(first.values(), key=_place)
+    for body in query.bodies:
+        present = {v.name for literal in body for v in _outside(literal)}
+        for variable in variables:
+            if variable.name not in present:
+                raise UnsafeRuleError(
+                    f"the variable {variable.name} is not in all alternatives (;) of the query; give the query "
+                    "a head that says what is answered, as in 'q(x) :- ...'",
+                    text=query.text,
+                    span=variable.span,
+                )
+    return tuple(v.name for v in variables), Atom(ANSWER, tuple(variables), query.bodies[0][0].span)
+
+
+def _names(terms: Sequence[Term]) -> tuple[str, ...]:
+    """A variable's own name; what is computed or comes again is called by its place: c0, c1 ..."""
+    written = {term.name for term in terms if isinstance(term, Variable)}
+    names: list[str] = []
+    for place, term in enumerate(terms):
+        name = term.name if isinstance(term, Variable) else ""
+        if not name or name in names:
+            name = f"c{place}"
+            while name in written or name in names:
+                name += "_"
+        names.append(name)
+    return tuple(names)
+
+
+def _outside(node: Literal | Term) -> Iterator[Variable]:
+    """The variables of a node that do not stand inside of an aggregate."""
+    if isinstance(node, Variable):
+        yield node
+    elif not isinstance(node, Aggregate):
+        for child in children(node):
+            yield from _outside(child)
+
+
+def _place(variable: Variable) -> tuple[int, int]:
+    return variable.span.line, variable.span.column
+
+
+def _reads(query: Query) -> dict[str, tuple[Bound, ...]]:
+    """What has to be read: for each relation the constants under which some atom asks for it."""
+    found: dict[str, list[Bound]] = {}
+    for body in query.bodies:
+        given = _given(body)
+        for atom in (atom for literal in body for atom in _atoms(literal)):
+            bound: dict[int, Value] = {}
+            for column, term in enumerate(atom.terms):
+                if isinstance(term, Variable):
+                    term = given.get(term.name, term)
+                if isinstance(term, Constant):
+                    bound[column] = term.value
+            bindings = found.setdefault(atom.relation, [])
+            if bound not in bindings:
+                bindings.append(bound)
+    return {relation: ({},) if {} in bindings else tuple(bindings) for relation, bindings in found.items()}
+
+
+def _given(body: Sequence[Literal]) -> dict[str, Constant]:
+    """The variables that an equation of the body makes a constant."""
+    given: dict[str, Constant] = {}
+    for literal in body:
+        if isinstance(literal, Comparison) and literal.operator == "=":
+            for variable, constant in ((literal.left, literal.right), (literal.right, literal.left)):
+                if isinstance(variable, Variable) and isinstance(constant, Constant):
+                    given[variable.name] = constant
+    return given
+
+
+# ---- errors
+
+
+def unknown_relation(atom: Atom, text: str, schemas: Mapping[str, Schema]) -> UnknownRelationError:
+    """The error for an atom of `text` whose relation is in no schema: with its place, and the nearest names."""
+    folded = {name.casefold(): name for name in schemas}
+    # Two letters that changed places are half of a short name.
+    cutoff = 0.5 if len(atom.relation) <= 3 else 0.6
+    near = [
+        folded[name]
+        for name in difflib.get_close_matches(atom.relation.casefold(), folded, n=3, cutoff=cutoff)
+    ]
+    message = f"there is no relation {shown(atom.relation)}.{did_you_mean(near)}"
+    placed = ProgramError(message, text=text, span=atom.span)
+    detail: dict[str, Any] = {"relation": atom.relation, "near": near, "rendered": str(placed)}
+    return UnknownRelationError(message, **detail, **placed.detail)
+
+
+def _reword(error: ZedlogError) -> None:
+    """Take the name that the answer has inside out of an error."""
+    error.message = error.message.replace(ANSWER, "the answer")
+    error.args = (error.message,)
+    for field, value in error.detail.items():
+        if isinstance(value, str):
+            error.detail[field] = value.replace(ANSWER, "answer")
+
+
+def _over(error: BudgetExceededError, budget: Budget) -> BudgetExceededError:
+    """The error of a placement, which speaks of transactions, in the words of a query."""
+    what = error.detail.get("budget")
+    text = {
+        "seconds": f"takes more than the {budget.seconds or 0:g} seconds allowed",
+        "tuples": f"needs more than the {budget.tuples or 0:,} tuples allowed, read and computed",
+        "derivations": f"needs more than the {budget.derivations or 0:,} derivations allowed",
+    }.get(str(what), "needs more memory than is allowed")
+    return BudgetExceededError(f"the query {text}; make it more selective", budget=what)

@@ -1,0 +1,355 @@
+"""The reasoner: one database's program, symbols and placement, brought from epoch to epoch.
+
+In: transactions. Out: for each committed epoch a record that says all that changed. Always: a transaction is applied
+whole or not at all; after a refusal or a dry run the state is as before. Not for use by several threads at once.
+
+    from engine import Reasoner
+    r = Reasoner()
+    result = r.apply(facts={"edge": [(("a", "b"), 1)]}, rules=[("tc(x, y) :- edge(x, y).", 1)])
+    result.changes["tc"]        # [(("a", "b"), 1)]
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.data.codes import Codes
+from engine.data.symbols import SymbolTable
+from engine.data.transaction import (
+    Mode,
+    PlacementName,
+    RuleChange,
+    Strategy,
+    Transaction,
+    weighted_rules,
+    weighted_tuples,
+)
+from engine.data.values import Encoder, Tuple, Value, decode, encode_value, fitted, plain_value
+from engine.database.epoch import EpochResult, RuleInfo
+from engine.database.home import Placements
+from engine.database.program import Program
+from engine.database.query import Answer, answer
+from engine.database.staging import FactInput, Request, check_array
+from engine.database.writer import GroupResult, Writer
+from engine.errors import (
+    InvalidRequestError,
+    UnknownColumnError,
+    UnknownRelationError,
+    did_you_mean,
+    shown,
+)
+from engine.language.schema import Schema
+from engine.maintenance.memory import default_memory_budget
+from engine.maintenance.placement import Budget
+from engine.maintenance.policy import SWITCH, Policy
+
+if TYPE_CHECKING:
+    from engine.spark.session.session import SparkOptions, SparkSource
+
+Facts: TypeAlias = Mapping[str, "Iterable[tuple[Sequence[Value], int]] | npt.NDArray[np.int64]"]
+Rules: TypeAlias = Iterable[tuple[str, int]]
+
+__all__ = ["DOMAINS", "Exported", "Facts", "GroupResult", "Reasoner", "Rules"]
+
+DOMAINS = ("all", "asserted", "derived")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """All that `Reasoner.restore` needs; derived relations are computed again."""
+
+    symbols: tuple[str | None, ...]
+    facts: dict[str, tuple[Codes, Codes]]
+    schemas: dict[str, Schema]
+    rules: tuple[RuleInfo, ...]
+    declarations: str
+    epoch: int
+
+
+class Reasoner(Writer):
+    """See the module.
+
+    placement: `auto`, `resident` or `spark`. budget: what one epoch may take (`Budget`); by default, beside a limit of
+    heights, half of the memory that the process may have (engine/maintenance/memory.py), beyond which it is refused,
+    and not moved to Spark. max_height: the greatest height of a tuple of a recursive stratum, in the place of the
+    budget's. threads: for large joins, by default all cores. spark: how a Spark placement gets its session, by default
+    a local one that starts with the first epoch; `close` stops what was started. switch: the fraction of a bootstrap
+    after which an update may be abandoned for one, or a whole `Policy` (engine/maintenance/policy.py); 0 bootstraps
+    every stratum that changes, `math.inf` never does.
+    """
+
+    def __init__(
+        self,
+        placement: str = "auto",
+        budget: Budget | None = None,
+        threads: int | None = None,
+        spark: SparkOptions | SparkSource | None = None,
+        switch: float | Policy = SWITCH,
+        max_height: int | None = None,
+    ) -> None:
+        policy = switch if isinstance(switch, Policy) else Policy(switch=switch)
+        # Without a budget nobody has asked for a second placement.
+        places = Placements(placement, threads, spark, spreads=budget is not None)
+        budget = budget or Budget(memory=default_memory_budget())
+        if max_height is not None:
+            if max_height < 1:
+                raise InvalidRequestError(f"max_height is a whole number from 1 on, not {max_height!r}")
+            budget = replace(budget, height=max_height)
+        super().__init__(places, budget, policy)
+
+    @property
+    def placement(self) -> str:
+        """The placement that holds the state now: `resident` or `spark`."""
+        return self._placement.name
+
+    def close(self) -> None:
+        """Give back what is held outside of this process; the reasoner must not be used any more."""
+        self._placements.close()
+
+    def move_to(self, placement: str, spark: SparkOptions | SparkSource | None = None) -> None:
+        """Go on in another placement, with the same state; supports and heights stay as they are. From here on
+        `placement` is the choice for all that asks for nothing else.
+
+        Raises:
+            ZedlogError: the other placement cannot take it; everything is as before.
+        """
+        self._placements.move_to(placement, spark, self._budget, Encoder(self._symbols))
+
+    # ---- changing
+
+    def apply(
+        self,
+        facts: Facts | None = None,
+        rules: Rules | None = None,
+        declarations: str = "",
+        mode: Mode = "zset",
+        undeclare: Sequence[str] = (),
+        strategy: Strategy | None = None,
+        placement: PlacementName | None = None,
+    ) -> EpochResult:
+        """Apply one transaction and commit it.
+
+        facts: relation -> (tuple, weight) pairs, any iterable of them, or int64[n, arity], each row of weight 1; values
+        and weights may be scalars of numpy. What is added to a tuple is the sum of its weights, in whatever order they
+        come (but in the mode `set`). rules: (text, weight) pairs. declarations: `.decl` directives. undeclare:
+        relations whose declaration is withdrawn first. strategy, placement: how to evaluate it, whatever the reasoner
+        would choose; the placement holds for this transaction alone.
+
+        Raises:
+            ZedlogError: the transaction is refused; nothing changed.
+        """
+        request = _request(facts, rules, declarations, mode, undeclare, False, strategy, placement)
+        return self._apply(request)
+
+    def dry_run(
+        self,
+        facts: Facts | None = None,
+        rules: Rules | None = None,
+        declarations: str = "",
+        mode: Mode = "zset",
+        undeclare: Sequence[str] = (),
+        strategy: Strategy | None = None,
+        placement: PlacementName | None = None,
+    ) -> EpochResult:
+        """What `apply` would do; nothing stays."""
+        request = _request(facts, rules, declarations, mode, undeclare, True, strategy, placement)
+        return self._apply(request)
+
+    # ---- reading
+
+    def rules(self) -> list[RuleInfo]:
+        """All rules of weight > 0."""
+        return list(self._program.rule_infos)
+
+    def relations(self) -> dict[str, Schema]:
+        """Every relation's schema."""
+        return dict(self._program.schemas)
+
+    def count(self, relation: str, domain: str = "all") -> int:
+        """How many tuples the relation has in a domain: `all`, `asserted` or `derived`."""
+        self._schema(relation)
+        return self._placement.count(self._program.key(relation), _domain(domain))
+
+    def facts(self, relation: str, /, domain: str = "all", **bound: Value) -> list[Tuple]:
+        """The tuples whose columns have the values `bound`, in no particular order.
+
+        Raises:
+            UnknownRelationError, UnknownColumnError, TypeMismatchError.
+        """
+        return [values for values, _ in self.weighted(relation, domain, **bound)]
+
+    def weighted(self, relation: str, /, domain: str = "all", **bound: Value) -> list[tuple[Tuple, int]]:
+        """As `facts`, each tuple with its asserted weight (0 for one that is only derived)."""
+        schema = self._schema(relation)
+        codes_of: dict[int, int] = {}
+        for name, value in bound.items():
+            position = schema.position(name)
+            if position is None:
+                raise UnknownColumnError(
+                    f"{schema} has no column {name}",
+                    relation=relation,
+                    columns=[c.name for c in schema.columns],
+                )
+            code = self._find(schema, position, value)
+            if code is None:
+                return []
+            codes_of[position] = code
+        codes, weights = self._placement.tuples(self._program.key(relation), codes_of, _domain(domain))
+        tuples = decode(codes, [column.type for column in schema.columns], self._symbols)
+        return list(zip(tuples, weights.tolist(), strict=True))
+
+    def query(self, text: str, budget: Budget | None = None) -> Answer:
+        """Answer a conjunction with negation, conditions, arithmetic and aggregates: the distinct bindings of its named
+        variables, or of the terms of its head (`q(x, n) :- ...`).
+
+        Raises:
+            ZedlogError: the text is no query, does not fit the relations, or outgrows `budget` (by default the
+                memory of an epoch).
+        """
+        return answer(
+            text,
+            self._program.schemas,
+            self._read,
+            self._symbols,
+            budget or Budget(memory=self._budget.memory),
+        )
+
+    def _read(self, relation: str, bound: Mapping[int, int]) -> Codes:
+        """The tuples of a relation that have the codes `bound`, by column."""
+        return self._placement.tuples(self._program.key(relation), bound, "all")[0]
+
+    def _find(self, schema: Schema, position: int, value: Value) -> int | None:
+        """The code of a value that a column is compared with; None for a symbol that occurs nowhere."""
+        column = schema.columns[position]
+        value = plain_value(value, f"column {position + 1} ({column.name}) of {schema.relation}")
+        value = fitted(value, schema, position)
+        return self._symbols.find(value) if isinstance(value, str) else encode_value(value, self._symbols)
+
+    def _schema(self, relation: str) -> Schema:
+        schema = self._program.schemas.get(relation)
+        if schema is None:
+            near = difflib.get_close_matches(relation, self._program.schemas)
+            raise UnknownRelationError(
+                f"there is no relation {shown(relation)}.{did_you_mean(near)}", relation=relation, near=near
+            )
+        return schema
+
+    def memory(self) -> int:
+        """Bytes that the placement's arrays hold."""
+        return self._placement.memory()
+
+    # ---- the state as a whole
+
+    def export(self) -> Exported:
+        """What a new process needs to go on from here."""
+        facts = {}
+        for relation in self._program.schemas:
+            codes, weights = self._placement.tuples(self._program.key(relation), {}, "asserted")
+            if len(codes):
+                facts[relation] = codes, weights
+        return Exported(
+            self._symbols.all(),
+            facts,
+            dict(self._program.schemas),
+            self._program.rule_infos,
+            self._program.declaration_text,
+            self._epoch,
+        )
+
+    @classmethod
+    def restore(
+        cls,
+        symbols: Sequence[str | None],
+        facts: Mapping[str, tuple[Codes, Codes]],
+        schemas: Mapping[str, Schema],
+        rules: Sequence[RuleInfo],
+        declarations: str,
+        epoch: int,
+        placement: str = "auto",
+        budget: Budget | None = None,
+        threads: int | None = None,
+        spark: SparkOptions | SparkSource | None = None,
+        switch: float | Policy = SWITCH,
+    ) -> Reasoner:
+        """A reasoner at `epoch` with these facts (codes, weights), rules and declarations; derives what follows.
+
+        No budget is kept on the way, for all of this was committed before; only `auto` goes to Spark where the memory
+        budget says so, and Spark is there.
+        """
+        reasoner = cls(placement, budget, threads, spark, switch)
+        reasoner._symbols = SymbolTable(symbols)
+        held = {name: schemas[name] for name in facts}
+        program = (
+            Program(schemas=held, stored=held)
+            .changed([RuleChange(r.canonical, r.weight) for r in rules], declarations, "zset")
+            .with_infos(rules)
+            .inferred_anew(schemas)
+            .compiled(lambda _: False)
+        )
+        reasoner._recover(program, facts)
+        reasoner._epoch = epoch
+        return reasoner
+
+    def state(self) -> dict[str, Any]:
+        """Facts, supports, entries and indexes of every relation, decoded, in a canonical form; for tests.
+
+        {"facts": {relation: {tuple: weight}}, "supports" and "entries": {relation: {tuple: {height: n}}},
+        "indexes": {(relation, columns): {key: [(payload, height, weight)]}}}, all without empty parts.
+        """
+        from engine.database.state import decoded_state
+
+        keyed = {self._program.key(name): schema for name, schema in self._program.schemas.items()}
+        return decoded_state(self._placement.state(), keyed, self._symbols)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError where an internal structure contradicts another."""
+        self._placement.check_invariants()
+
+
+def _request(
+    facts: Facts | None,
+    rules: Rules | None,
+    declarations: str,
+    mode: Mode,
+    undeclare: Sequence[str],
+    dry_run: bool,
+    strategy: Strategy | None,
+    placement: PlacementName | None,
+) -> Request:
+    known = Transaction.parse(mode=mode, undeclare=undeclare, strategy=strategy, placement=placement)
+    inputs = []
+    if facts is not None and not isinstance(facts, Mapping):
+        raise InvalidRequestError(
+            f"facts must map names of relations to their facts, not {type(facts).__name__}"
+        )
+    for relation, given in (facts or {}).items():
+        if isinstance(given, np.ndarray):
+            check_array(relation, given)
+            tuples: Any = given
+            weights = np.ones(1, np.int64)
+        else:
+            tuples, weights = weighted_tuples(relation, given)
+        if len(tuples):
+            inputs.append(FactInput(relation, tuples, weights))
+    return Request(
+        tuple(inputs),
+        weighted_rules(rules) if rules is not None else (),
+        declarations,
+        known.mode,
+        dry_run,
+        known.undeclare,
+        known.strategy,
+        known.placement,
+    )
+
+
+def _domain(domain: str) -> str:
+    if domain not in DOMAINS:
+        raise InvalidRequestError(f"domain must be one of {', '.join(DOMAINS)}, not {shown(domain)}")
+    return domain

@@ -1,0 +1,163 @@
+"""Which transactions may share an epoch, so that the fate of none depends on its neighbours.
+
+In: the program, and the transactions that wait. Out: how many of the first can be one epoch. Always: each of them is
+taken or refused, for the same reason, as it would be in an epoch of its own. An epoch is judged by the state that it
+leads to, so in a group one transaction could hide what is wrong with an earlier one: it retracts the fact for which a
+value does not exist, or mends a constraint. Then they must not share an epoch.
+
+What can refuse an epoch for its state, here a *judge*: a rule that computes what may have no value, a constraint, a sum
+(it may leave 64 bits), a fold in recursion (it may have no fixpoint). A change of facts reaches a judge with a sign,
+through rules: it may add to what is judged, or take away. Only what takes away can hide what an earlier one added; at a
+sum or a fold in recursion, anything can. A transaction that changes rules, declarations or types makes another circuit,
+which is judged as a whole, so it has an epoch of its own. A dry run looks at the state that the transactions before it
+leave, so only dry runs can follow it.
+
+Costs one look at each rule when the circuit has changed, then a look-up for each relation of a transaction.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from engine.circuit.circuit import Circuit
+from engine.circuit.normal import CoreRule
+from engine.data.facts import TypedFacts
+from engine.data.values import takes
+from engine.database.program import Program
+from engine.database.staging import FactInput, Request
+from engine.language.syntax import (
+    BinaryOperation,
+    Comparison,
+    FunctorCall,
+    Literal,
+    Negation,
+    UnaryOperation,
+    walk,
+)
+
+ALWAYS_DEFINED = frozenset({"cat", "max", "min", "strlen", "to_string"})
+"""Functors that have a value for all arguments; operators may overflow."""
+_MAY_OVERFLOW = frozenset({"sum", "mean"})
+
+Signed: TypeAlias = tuple[str, int]
+"""A relation (or a judge), and +1 for what adds to it, -1 for what takes away."""
+_BOTH = (1, -1)
+
+
+class Interactions:
+    """The judges of one circuit, and from which relations they are reached. constraints: by their keys."""
+
+    def __init__(self, circuit: Circuit, constraints: Iterable[str]) -> None:
+        self.circuit, self.constraints = circuit, frozenset(constraints)
+        self._ways: defaultdict[Signed, set[Signed]] = defaultdict(set)
+        self._judges: defaultdict[Signed, set[Signed]] = defaultdict(set)
+        self._touchy: set[str] = set()
+        self._known: dict[Signed, frozenset[Signed]] = {}
+        for stratum in circuit.strata:
+            for compiled in stratum.rules:
+                self._add_rule(compiled.rule)
+            for fold in stratum.folds:
+                # In recursion it may have no fixpoint.
+                judged = fold.function in _MAY_OVERFLOW or fold in stratum.clocked or stratum.recursive
+                for source in fold.sources or (fold.target,):
+                    ways = {((source, sign), (fold.target, other)) for sign in _BOTH for other in _BOTH}
+                    for start, end in ways:
+                        self._ways[start].add(end)
+                        if judged:
+                            self._judges[start].add(end)
+                            self._touchy.add(fold.target)
+        for relation in self.constraints:
+            for sign in _BOTH:
+                self._judges[relation, sign].add((relation, sign))
+
+    def _add_rule(self, rule: CoreRule) -> None:
+        judged = any(map(_may_have_no_value, rule.body))
+        for literal in rule.body:
+            if isinstance(literal, Comparison):
+                continue
+            turned, atom = (-1, literal.atom) if isinstance(literal, Negation) else (1, literal)
+            for sign in _BOTH:
+                self._ways[atom.relation, sign].add((rule.head.relation, turned * sign))
+                if judged:
+                    self._judges[atom.relation, sign].add((rule.id, turned * sign))
+
+    def reached(self, change: Signed) -> frozenset[Signed]:
+        """The judges that a change of a relation may reach, and how."""
+        known = self._known.get(change)
+        if known is None:
+            seen, todo = {change}, [change]
+            while todo:
+                new = self._ways.get(todo.pop(), set()) - seen
+                seen |= new
+                todo += new
+            judges = (self._judges[one] for one in seen & self._judges.keys())
+            known = self._known[change] = frozenset().union(*judges)
+        return known
+
+    def may_hide(self, later: Iterable[Signed], earlier: set[Signed]) -> bool:
+        """Whether what reaches the judges `later` may hide what reached the judges `earlier` before it."""
+        judges = {judge for judge, _ in earlier}
+        return any(
+            (judge in self._touchy and judge in judges) or (sign < 0 and (judge, 1) in earlier)
+            for judge, sign in later
+        )
+
+
+def sharing(program: Program, interactions: Callable[[], Interactions], requests: Sequence[Request]) -> int:
+    """How many of the first requests can be one epoch; one at the least. interactions: makes those of the program."""
+    earlier: set[Signed] = set()
+    for place, request in enumerate(requests):
+        if _changes_circuit(program, request):
+            return max(place, 1)
+        if place and requests[place - 1].dry_run and not request.dry_run:
+            return place
+        reached = interactions().reached
+        later = {judge for change in _changes(program, request) for judge in reached(change)}
+        if interactions().may_hide(later, earlier):
+            return place
+        earlier |= later
+    return len(requests)
+
+
+def _changes(program: Program, request: Request) -> Iterator[Signed]:
+    """What a request's facts add to and take away from."""
+    for change in request.facts:
+        key = program.key(change.relation)
+        if (change.weights > 0).any():
+            yield key, 1
+        if (change.weights < 0).any():
+            yield key, -1
+
+
+def _changes_circuit(program: Program, request: Request) -> bool:
+    """Whether the request may lead to another circuit: by its rules and declarations, or the types of its facts."""
+    if request.rules or request.declarations or request.undeclare:
+        return True
+    return not all(_has_types(program, change) for change in request.facts)
+
+
+def _has_types(program: Program, change: FactInput) -> bool:
+    """Whether the first tuple has the types for which the circuit was compiled."""
+    types, schema = program.types.get(change.relation), program.schemas.get(change.relation)
+    if types is None or schema is None:
+        return False
+    if isinstance(change.tuples, TypedFacts):
+        return change.tuples.types == types
+    first = change.tuples[0]
+    values = first.tolist() if isinstance(first, np.ndarray) else first
+    return len(values) == len(types) and all(
+        kind is not None and takes(schema, kind, value) for kind, value in zip(types, values, strict=True)
+    )
+
+
+def _may_have_no_value(literal: Literal) -> bool:
+    """Whether the literal computes something that does not exist for all arguments."""
+    return isinstance(literal, Comparison) and any(
+        isinstance(node, BinaryOperation | UnaryOperation)
+        or (isinstance(node, FunctorCall) and node.functor not in ALWAYS_DEFINED)
+        for node in walk(literal)
+    )

@@ -1,0 +1,548 @@
+"""From a client's transactions to what an epoch applies: checked, encoded, summed up.
+
+In: transactions, in log order. Out: the program after them and one Z-set of facts for each relation. Always: a
+transaction is staged whole or not at all, against the weights that the ones staged before it leave. What a transaction
+adds to a tuple is the exact sum of all that it says of it, so the order of its parts means nothing (but in the mode
+`set`); a sum, or a weight after it, that leaves the range of weights refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.data.codes import Codes
+from engine.data.facts import TypedFacts
+from engine.data.symbols import SymbolTable
+from engine.data.transaction import MAX_WEIGHT, Mode, PlacementName, RuleChange, Strategy, Transaction
+from engine.data.values import (
+    Tuple,
+    Value,
+    column_types,
+    decode,
+    encode_column,
+    encode_numbers,
+    number_types,
+    type_of,
+)
+from engine.database.program import Program
+from engine.errors import (
+    ArityError,
+    InvalidValueError,
+    NegativeWeightError,
+    TypeMismatchError,
+    WeightOverflowError,
+    ZedlogError,
+)
+from engine.language.operators import check_relation_name
+from engine.language.schema import Column, ColumnType, Schema
+from engine.maintenance.placement import Placement
+from engine.resident.relation import Relation
+
+Types: TypeAlias = tuple[ColumnType, ...]
+Typed: TypeAlias = tuple[str, Types]
+"""A relation, and the types of tuples of it."""
+Delta: TypeAlias = tuple[Codes, npt.NDArray[np.int64]]
+"""(codes, weights): int64[n, arity], and int64[n] or int64[1]."""
+_GROUND = np.zeros(1, np.int32)
+_SHOWN = 10
+"""Offending tuples that an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactInput:
+    """Changes of one relation's facts: tuples of values, int64[n, arity] numbers, or typed columns; weights int64[n]
+    or int64[1]."""
+
+    relation: str
+    tuples: Sequence[Sequence[Value]] | Codes | TypedFacts
+    weights: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Changes of facts whose tuples have the same types."""
+
+    relation: str
+    types: Types
+    change: FactInput
+
+    @property
+    def sample(self) -> Sequence[Value]:
+        """One of the tuples."""
+        tuples = self.change.tuples
+        if isinstance(tuples, TypedFacts):
+            return list(tuples.table.slice(0, 1).to_pylist()[0].values())[: len(self.types)]
+        return tuples[0].tolist() if isinstance(tuples, np.ndarray) else tuples[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A transaction with its facts as arrays."""
+
+    facts: tuple[FactInput, ...]
+    rules: tuple[RuleChange, ...]
+    declarations: str
+    mode: Mode
+    dry_run: bool
+    undeclare: tuple[str, ...] = ()
+    strategy: Strategy | None = None
+    placement: PlacementName | None = None
+
+    @classmethod
+    def of(cls, transaction: Transaction) -> Request:
+        facts = tuple(
+            FactInput(change.relation, change.tuples, np.array([change.weight], np.int64))
+            for change in transaction.facts
+            if len(change.tuples)
+        )
+        facts += tuple(FactInput(bulk.relation, bulk, bulk.weights) for bulk in transaction.columns)
+        return cls(
+            facts,
+            transaction.rules,
+            transaction.declarations,
+            transaction.mode,
+            transaction.dry_run,
+            transaction.undeclare,
+            transaction.strategy,
+            transaction.placement,
+        )
+
+
+class Staging:
+    """The epoch to be: `program` and `facts` grow with each `add`. Facts stand by the types of their tuples, for the
+    types of a relation may change on the way.
+
+    heaviest: no fact has a larger weight before the epoch. While this and what is added are small, as they nearly
+    always are, no weight can leave its range, and what is only added needs no look at the weights that are there.
+    """
+
+    def __init__(
+        self, program: Program, placement: Placement, symbols: SymbolTable, heaviest: int = MAX_WEIGHT
+    ) -> None:
+        self.program = program
+        self._heaviest = heaviest
+        self.facts: dict[Typed, list[Delta]] = {}
+        self._before = program
+        self._placement = placement
+        self._symbols = symbols
+        self._tallies: dict[Typed, Relation] = {}
+
+    def add(self, request: Request) -> None:
+        """Stage one transaction.
+
+        Raises:
+            ZedlogError: it is refused; nothing of it is staged.
+        """
+        mark = len(self._symbols)
+        try:
+            self._add(request)
+        except BaseException:
+            self._symbols.truncate(mark)
+            raise
+
+    def _add(self, request: Request) -> None:
+        parts = [part for change in request.facts for part in _by_types(change, self._hint(change.relation))]
+        program, sums, others = self._fitting(request, parts)
+        if any(map(self._is_held, others)):
+            # Integers, which a declaration of this transaction makes floats.
+            parts = [*(part for part in parts if self._is_held(part)), *others]
+            program, sums, others = self._fitting(request, parts)
+        gained: dict[str, Schema] = {}
+        for typed, deltas in self._sums(request.mode, others).items():
+            relation, types = typed
+            held = gained.get(relation) or program.stored.get(relation)
+            if held is not None:
+                raise _two_types(held, types)
+            gained[relation] = _schema(relation, types, program.schemas.get(relation))
+            sums[typed] = deltas
+        program = program.with_facts(gained)
+        for typed, deltas in sums.items():
+            self._stage(typed, deltas)
+        self.program = program
+
+    def _fitting(
+        self, request: Request, parts: Sequence[_Part]
+    ) -> tuple[Program, dict[Typed, list[Delta]], list[_Part]]:
+        """The program with the request's rules and declarations, over the facts that are held then, but for the
+        `others`; the changes of facts of the types that are held now; and the other parts, with the types that they
+        have there."""
+        sums = self._sums(request.mode, [part for part in parts if self._is_held(part)])
+        # What loses all of its facts may get others of any type with the same transaction.
+        emptied = {
+            typed[0]
+            for typed, deltas in sums.items()
+            if any((weights < 0).any() for _, weights in deltas) and not self._asserted_after(typed, deltas)
+        }
+        program = self.program.changed(
+            request.rules, request.declarations, request.mode, emptied, request.undeclare
+        )
+        others = [
+            _fitted(part, program.schemas.get(part.relation)) for part in parts if not self._is_held(part)
+        ]
+        return program, sums, others
+
+    def _hint(self, relation: str) -> Schema | None:
+        """The types that tuples of a relation most likely have."""
+        return self.program.stored.get(relation) or self.program.schemas.get(relation)
+
+    def _is_held(self, part: _Part) -> bool:
+        """Whether the relation holds facts of the part's types."""
+        held = self.program.stored.get(part.relation)
+        return held is not None and types_of(held) == part.types
+
+    def _asserted_after(self, typed: Typed, deltas: Sequence[Delta]) -> int:
+        """How many tuples of these types are asserted after what is staged and the further `deltas`."""
+        key = self._key_before(typed)
+        count = 0 if key is None else self._placement.count(key, "asserted")
+        if typed in self.facts:
+            staged = self._tally(typed)
+            rows = staged.all_rows()
+            before = self._committed(typed, staged.codes(rows))
+            count += _more(before, before + staged.describe(rows)[0])
+        own = Relation(typed[0], len(typed[1]))
+        for codes, weights in deltas:
+            _push(own, codes, weights)
+        rows = own.all_rows()
+        now = self._weights(typed, own.codes(rows))
+        return count + _more(now, now + own.describe(rows)[0])
+
+    def _tally(self, typed: Typed) -> Relation:
+        """What is staged of facts of these types, summed up."""
+        tally = self._tallies.get(typed)
+        if tally is None:
+            tally = self._tallies[typed] = Relation(typed[0], len(typed[1]))
+            for codes, weights in self.facts[typed]:
+                _push(tally, codes, weights)
+        return tally
+
+    def _key_before(self, typed: Typed) -> str | None:
+        """The key under which the last epoch left tuples of these types; None where it left none."""
+        relation, types = typed
+        return self._before.key(relation) if self._before.types.get(relation) == types else None
+
+    def _committed(self, typed: Typed, codes: Codes) -> Codes:
+        """The asserted weights that the last epoch left."""
+        key = self._key_before(typed)
+        return np.zeros(len(codes), np.int64) if key is None else self._placement.asserted(key, codes)
+
+    def _encode(self, part: FactInput, types: Types) -> Codes:
+        if isinstance(part.tuples, np.ndarray):
+            return encode_numbers(part.tuples, types)
+        if isinstance(part.tuples, TypedFacts):
+            return part.tuples.encode(self._symbols)
+        codes = np.empty((len(part.tuples), len(types)), np.int64)
+        for position, values in enumerate(zip(*part.tuples, strict=True)):
+            where = f"column {position + 1} of the facts of {part.relation}"
+            codes[:, position] = encode_column(values, types[position], self._symbols, where)
+        return codes
+
+    # ---- weights
+
+    def _sums(self, mode: Mode, parts: Sequence[_Part]) -> dict[Typed, list[Delta]]:
+        """The transaction's changes with weights checked, in set mode replaced by what they come to; without those that
+        come to nothing."""
+        staged: dict[Typed, list[Delta]] = {}
+        for part in parts:
+            delta = self._encode(part.change, part.types), part.change.weights
+            staged.setdefault((part.relation, part.types), []).append(delta)
+        sums = {}
+        for typed, deltas in staged.items():
+            if mode == "set":
+                deltas = self._as_sets(typed, deltas)
+                self._heaviest = max(self._heaviest, 1)
+            else:
+                largest = _largest(deltas)
+                if self._heaviest + largest > MAX_WEIGHT or any((w < 0).any() for _, w in deltas):
+                    deltas = [self._checked(typed, deltas)]
+                self._heaviest += largest
+            if any(len(codes) for codes, _ in deltas):
+                sums[typed] = deltas
+        return sums
+
+    def _checked(self, typed: Typed, changes: list[Delta]) -> Delta:
+        """The sum of a relation's changes, against the weights that are there.
+
+        Raises:
+            WeightOverflowError, NegativeWeightError: a sum, or a weight after it, leaves the range of weights.
+        """
+        codes, high, low = _net(typed, changes)
+        fits = (high >= -(2**31)) & (high < 2**31) & ((high != -(2**31)) | (low != 0))
+        now = self._weights(typed, codes)
+        if not fits.all():
+            wrong = np.flatnonzero(~fits)
+            total = (int(high[wrong[0]]) << 32) + int(low[wrong[0]])
+            raise WeightOverflowError(
+                f"what the transaction adds to the weight of {self._shown(typed, codes[wrong])} leaves 64 bits; "
+                f"for the first of them it comes to {total}",
+                **self._about(typed, codes[wrong], now[wrong]),
+            )
+        change = (high << 32) + low
+        too_large = np.flatnonzero((change > 0) & (now > MAX_WEIGHT - np.maximum(change, 0)))
+        if len(too_large):
+            codes = codes[too_large]
+            raise WeightOverflowError(
+                f"the transaction would take the weight of {self._shown(typed, codes)} out of 64 bits",
+                **self._about(typed, codes, now[too_large]),
+                changes=change[too_large][:_SHOWN].tolist(),
+            )
+        below = np.flatnonzero((change < 0) & (now + np.minimum(change, 0) < 0))
+        if len(below):
+            raise self._negative(typed, codes[below], now[below], change[below])
+        moved = np.flatnonzero(change)
+        return codes[moved], change[moved]
+
+    def _negative(self, typed: Typed, codes: Codes, now: Codes, change: Codes) -> NegativeWeightError:
+        return NegativeWeightError(
+            f"the transaction would take the weight of {self._shown(typed, codes)} below zero",
+            **self._about(typed, codes, now),
+            changes=change[:_SHOWN].tolist(),
+        )
+
+    def _about(self, typed: Typed, codes: Codes, now: Codes) -> dict[str, Any]:
+        """What a program needs to know of tuples whose weights would be wrong: the first of them."""
+        return {
+            "relation": typed[0],
+            "tuples": [list(t) for t in self._decoded(typed, codes)],
+            "weights": now[:_SHOWN].tolist(),
+            "number": len(codes),
+        }
+
+    def _shown(self, typed: Typed, codes: Codes) -> str:
+        shown = [f"{typed[0]}({', '.join(map(_literal, values))})" for values in self._decoded(typed, codes)]
+        more = f" and {len(codes) - _SHOWN} more" if len(codes) > _SHOWN else ""
+        return ", ".join(shown) + more
+
+    def _decoded(self, typed: Typed, codes: Codes) -> list[Tuple]:
+        return decode(codes[:_SHOWN], typed[1], self._symbols)
+
+    def _as_sets(self, typed: Typed, deltas: list[Delta]) -> list[Delta]:
+        """In order: after a positive change a tuple has weight 1 or what it had, after a negative one 0."""
+        result: list[Delta] = []
+        relation, arity = typed[0], len(typed[1])
+        earlier = Relation(relation, arity)
+        for codes, weights in deltas:
+            weights = np.broadcast_to(weights, len(codes))
+            for positive in _runs(weights > 0):
+                part = codes[positive]
+                tally = Relation(relation, arity)
+                _push(tally, part, np.ones(1, np.int64))
+                distinct = tally.codes(tally.all_rows())
+                now = self._weights(typed, distinct) + _tallied(earlier, distinct)
+                change = np.where(now == 0, 1, 0) if weights[positive.start] > 0 else -now
+                moved = np.flatnonzero(change)
+                if len(moved):
+                    _push(earlier, distinct[moved], change[moved])
+                    result.append((distinct[moved], change[moved]))
+        return result if earlier.describe(earlier.all_rows())[0].any() else []
+
+    def _weights(self, typed: Typed, codes: Codes) -> Codes:
+        """The asserted weights, with what is staged."""
+        weights = self._committed(typed, codes)
+        return weights + _tallied(self._tally(typed), codes) if typed in self.facts else weights
+
+    def _stage(self, typed: Typed, deltas: Sequence[Delta]) -> None:
+        self.facts.setdefault(typed, []).extend(deltas)
+        if typed in self._tallies:
+            for codes, weights in deltas:
+                _push(self._tallies[typed], codes, weights)
+
+    def fact_deltas(self, program: Program) -> dict[str, Delta]:
+        """All staged facts as one Z-set for each key of the compiled `program`, or of the one before."""
+        deltas = {}
+        for typed, parts in self.facts.items():
+            relation, types = typed
+            key = program.key(relation) if program.types.get(relation) == types else self._key_before(typed)
+            # Facts of types that a relation had on the way only have come and gone.
+            if key is not None:
+                deltas[key] = _joined(typed, parts)
+        return {key: delta for key, delta in deltas.items() if len(delta[0])}
+
+
+def _joined(typed: Typed, parts: list[Delta]) -> Delta:
+    """The changes of transactions that were checked one after the other, as one Z-set."""
+    if len(parts) == 1:
+        return parts[0]
+    if _largest(parts) > MAX_WEIGHT:
+        # A placement may add up in any order, so the sums must be made here. Each is a difference of two weights.
+        codes, high, low = _net(typed, parts)
+        return codes, (high << 32) + low
+    weights = [np.broadcast_to(weights, len(codes)) for codes, weights in parts]
+    return np.concatenate([codes for codes, _ in parts]), np.concatenate(weights)
+
+
+def _largest(parts: list[Delta]) -> int:
+    """No sum of the changes of a tuple is larger than this, nor one of some of them."""
+    return sum(
+        len(codes) * max(abs(int(weights.min())), int(weights.max()))
+        for codes, weights in parts
+        if len(codes)
+    )
+
+
+def _net(typed: Typed, parts: list[Delta]) -> tuple[Codes, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The distinct tuples of some changes, and the exact sum of each one's weights as high * 2^32 + low, where low has
+    32 bits: so sums of fewer than 2^31 weights are exact, also those that leave 64 bits."""
+    tally = Relation(typed[0], len(typed[1]))
+    once = np.ones(1, np.int64)
+    pushed = [tally.push(codes, _GROUND, once) for codes, _ in parts]
+    rows = tally.all_rows()
+    high, low = np.zeros((2, int(rows[-1]) + 1 if len(rows) else 0), np.int64)
+    for places, (_, weights) in zip(pushed, parts, strict=True):
+        np.add.at(high, places, weights >> 32)
+        np.add.at(low, places, weights & 0xFFFFFFFF)
+    high, low = high[rows], low[rows]
+    return tally.codes(rows), high + (low >> 32), low & 0xFFFFFFFF
+
+
+def _runs(flags: npt.NDArray[np.bool_]) -> Iterable[slice]:
+    """The stretches of equal flags."""
+    cuts = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(flags)]
+    return (slice(a, b) for a, b in pairwise(cuts) if a < b)
+
+
+def _push(tally: Relation, codes: Codes, weights: npt.NDArray[np.int64]) -> None:
+    """Add to a tally what was checked: its sums are differences of weights, which fit."""
+    tally.push(codes, _GROUND, weights)
+
+
+def _more(before: Codes, after: Codes) -> int:
+    """How many more tuples have a weight than had one."""
+    return int(np.count_nonzero(after > 0)) - int(np.count_nonzero(before > 0))
+
+
+def _tallied(tally: Relation, codes: Codes) -> npt.NDArray[np.int64]:
+    rows = tally.rows_of(codes)
+    known = np.flatnonzero(rows >= 0)
+    weights = np.zeros(len(codes), np.int64)
+    weights[known] = tally.describe(rows[known])[0]
+    return weights
+
+
+def types_of(schema: Schema) -> Types:
+    """The types of a relation's columns, all of which are known."""
+    return tuple(column.type for column in schema.columns if column.type is not None)
+
+
+def _schema(relation: str, types: Types, known: Schema | None) -> Schema:
+    """The schema with these types, and the known names of columns."""
+    if known is None or known.arity != len(types):
+        return Schema(relation, tuple(Column(f"c{i}", kind) for i, kind in enumerate(types)))
+    columns = tuple(Column(c.name, kind) for c, kind in zip(known.columns, types, strict=True))
+    return Schema(relation, columns, known.declared)
+
+
+def _by_types(change: FactInput, hint: Schema | None) -> list[_Part]:
+    """The change, apart by the types of its tuples; nearly always they all have those of `hint`.
+
+    Raises:
+        InvalidValueError: a value is of no type of the language.
+    """
+    relation, tuples = change.relation, change.tuples
+    if isinstance(tuples, np.ndarray):
+        return [_Part(relation, (ColumnType.NUMBER,) * tuples.shape[1], change)]
+    if isinstance(tuples, TypedFacts):
+        return [_Part(relation, tuples.types, change)]
+    arity = hint.arity if hint is not None else len(tuples[0])
+    if all(len(values) == arity for values in tuples):
+        schema = hint or Schema(relation, tuple(Column(f"c{i}", None) for i in range(arity)))
+        try:
+            return [_Part(relation, column_types(relation, tuples, schema) if arity else (), change)]
+        except TypeMismatchError:
+            pass
+    places: dict[Types, list[int]] = {}
+    for place, values in enumerate(tuples):
+        places.setdefault(tuple(map(type_of, values)), []).append(place)
+    weights = np.broadcast_to(change.weights, len(tuples))
+    return [
+        _Part(relation, types, FactInput(relation, [tuples[i] for i in own], weights[own]))
+        for types, own in places.items()
+    ]
+
+
+def _fitted(part: _Part, schema: Schema | None) -> _Part:
+    """The part with the types that its tuples have as tuples of a relation with this schema.
+
+    Raises:
+        ArityError, TypeMismatchError; InvalidRequestError: no relation can have this name.
+    """
+    relation, types = part.relation, part.types
+    if schema is None:
+        check_relation_name(relation)
+        return part
+    if schema.arity != len(types):
+        raise ArityError(
+            f"{schema} has {_columns(schema.arity)}, but the tuple ({', '.join(map(_literal, part.sample))}) "
+            f"has {len(types)}",
+            relation=relation,
+            expected=schema.arity,
+            got=len(types),
+        )
+    wrong = next((i for i, c in enumerate(schema.columns) if c.type not in (None, types[i])), None)
+    if wrong is None:
+        return part
+    tuples = part.change.tuples
+    if isinstance(tuples, np.ndarray):
+        return replace(part, types=number_types(relation, tuples, schema))
+    if not isinstance(tuples, TypedFacts):
+        return replace(part, types=column_types(relation, tuples, schema))
+    expected, got = schema.columns[wrong].type, types[wrong]
+    assert expected is not None, "an unknown type fits"
+    raise TypeMismatchError(
+        f"column {wrong + 1} ({schema.columns[wrong].name}) of {relation} holds {expected.value}s, "
+        f"but the import has {got.value}s",
+        relation=relation,
+        column_name=schema.columns[wrong].name,
+        expected=expected.value,
+        got=got.value,
+    )
+
+
+def _two_types(held: Schema, types: Types) -> ZedlogError:
+    """The error for facts of one relation that have two types."""
+    relation = held.relation
+    if held.arity != len(types):
+        return ArityError(
+            f"{held} has {_columns(held.arity)}, but other facts of it have {len(types)}",
+            relation=relation,
+            expected=held.arity,
+            got=len(types),
+        )
+    place = next(i for i, (c, t) in enumerate(zip(held.columns, types, strict=True)) if c.type is not t)
+    column = held.columns[place]
+    assert column.type is not None, "the types of facts are known"
+    return TypeMismatchError(
+        f"column {place + 1} ({column.name}) of {relation} holds {column.type.value}, "
+        f"but other facts have a {types[place].value} there",
+        relation=relation,
+        column_name=column.name,
+        expected=column.type.value,
+        got=types[place].value,
+    )
+
+
+def check_array(relation: str, tuples: object) -> None:
+    """An array of facts is int64[n, arity].
+
+    Raises:
+        InvalidValueError: it is of another shape or type.
+    """
+    if not isinstance(tuples, np.ndarray) or tuples.ndim != 2 or tuples.dtype.kind not in "iu":
+        raise InvalidValueError(f"facts of {relation} as an array must be integers of shape [n, arity]")
+    if tuples.dtype == np.uint64 and len(tuples) and tuples.max() > np.iinfo(np.int64).max:
+        raise InvalidValueError(f"a number in the facts of {relation} does not fit into 64 bits")
+
+
+def _literal(value: Value) -> str:
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _columns(arity: int) -> str:
+    return "1 column" if arity == 1 else f"{arity} columns"

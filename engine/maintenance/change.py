@@ -1,0 +1,36 @@
+"""What an epoch changed of one relation: what a placement hands back, and all that is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class RelationChange:
+    """The tuples of one relation whose visible state an epoch changed; n rows, each tuple once.
+
+    codes: int64[n, arity], values as codes (see engine/data/values.py). asserted: int64[n], the facts' weights after
+    the epoch. derived: bool[n], whether some rule derives the tuple after it. present: int8[n], +1 the tuple
+    appeared, -1 it went, 0 it stayed as it was, there or not, and only `asserted` or `derived` changed. was_asserted,
+    was_derived: bool[n], whether it was before the epoch. hidden: bool[n], whether the tuple is asserted after it and
+    yet not there, because the relation is folded by a `min` or `max` to which the fact only contributes; None: none is.
+    """
+
+    codes: npt.NDArray[np.int64]
+    asserted: npt.NDArray[np.int64]
+    derived: npt.NDArray[np.bool_]
+    present: npt.NDArray[np.int8]
+    was_asserted: npt.NDArray[np.bool_]
+    was_derived: npt.NDArray[np.bool_]
+    hidden: npt.NDArray[np.bool_] | None = None
+
+    @property
+    def inserted(self) -> int:
+        return int(np.count_nonzero(self.present > 0))
+
+    @property
+    def deleted(self) -> int:
+        return int(np.count_nonzero(self.present < 0))

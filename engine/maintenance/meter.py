@@ -1,0 +1,147 @@
+"""The epoch's budget, watched while it runs: the error names the stratum, its rules and the relation that grew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from engine.circuit.circuit import Stratum
+from engine.errors import BudgetExceededError, EvaluationCancelledError
+from engine.maintenance.placement import Budget
+from engine.maintenance.policy import Course
+
+
+class Growing(Protocol):
+    """A relation as the budget sees it: `live` are the tuples that it holds."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def live(self) -> int: ...
+
+    def memory(self) -> int:
+        """Bytes held."""
+
+
+class Meter:
+    """Counts derivations, and refuses what passes the budget.
+
+    memory: gives the bytes that are held in all; without it those of `relations` are summed up. `beside` are the bytes
+    of what the epoch keeps next to them: the journal, and the changes of lower relations.
+    """
+
+    def __init__(
+        self, budget: Budget, relations: Mapping[str, Growing], memory: Callable[[], int] | None = None
+    ) -> None:
+        self.beside = 0
+        self._memory = memory or (lambda: sum(relation.memory() for relation in relations.values()))
+        self.derivations = 0
+        self.budget = budget
+        self._relations = relations
+        self._stop = None if budget.seconds is None else time.monotonic() + budget.seconds
+        self._stratum: Stratum | None = None
+        self.course = Course()
+        self._grew = False
+
+    def enter(self, stratum: Stratum, course: Course | None = None) -> None:
+        """The stratum that an error is about from now on, and what watches the cost of its strategy."""
+        self._stratum = stratum
+        self.course = course if course is not None else Course()
+        if self.budget.entered is not None:
+            self.budget.entered(stratum.relations)
+
+    def grew(self) -> None:
+        """Some array of a relation was enlarged."""
+        self._grew = True
+
+    def reserve(self, size: int, relation: Growing | None = None) -> None:
+        """Arrays of so many bytes are about to be made, beside all that is there.
+
+        Raises:
+            BudgetExceededError: there is no room for them.
+        """
+        limit = self.budget.memory
+        if limit is not None:
+            self._check_memory(self._memory() + self.beside + size, limit, relation)
+
+    def _check_memory(self, used: int, limit: int, relation: Growing | None) -> None:
+        if used > limit:
+            text = f"{used / 2**20:,.0f} MiB, of {limit / 2**20:,.0f} MiB allowed"
+            hint = (
+                "To allow it more: Budget(memory=...), 'zedlog run --memory', 'zedlog serve --memory-budget'"
+            )
+            self._refuse("memory", text, relation, hint)
+
+    @property
+    def left(self) -> int | None:
+        """Derivations that the budget still allows; None where it has no limit."""
+        limit = self.budget.derivations
+        return None if limit is None else limit - self.derivations
+
+    def charge(self, derivations: int) -> None:
+        """Count derivations that a step is about to enumerate.
+
+        Raises:
+            Abandoned: the stratum is to be bootstrapped instead; the step is not counted.
+        """
+        self.course.charge(derivations)
+        self.derivations += derivations
+        limit = self.budget.derivations
+        if limit is not None and self.derivations > limit:
+            self._refuse("derivations", f"{self.derivations:,} derivations, of {limit:,} allowed")
+        self.check_time()
+
+    def check_time(self) -> None:
+        """Ask whether the evaluation may go on.
+
+        Raises:
+            BudgetExceededError: its time is over.
+            EvaluationCancelledError: somebody wants it no more.
+        """
+        if self.budget.cancelled is not None and self.budget.cancelled():
+            raise EvaluationCancelledError("the evaluation was cancelled; it was dropped whole")
+        if self._stop is not None and time.monotonic() > self._stop:
+            hint = "To allow it more: Budget(seconds=...), 'zedlog run --timeout', 'zedlog serve --epoch-seconds'"
+            self._refuse("seconds", f"more than the {self.budget.seconds:g} seconds allowed", hint=hint)
+
+    def height(self, height: int, stratum: Stratum) -> None:
+        """The epoch goes on to `height`."""
+        self.course.rise(height)
+        limit = self.budget.height
+        if limit is not None and height > limit and stratum.recursive:
+            self._refuse(
+                "height",
+                f"a tuple of height {height:,}, of {limit:,} allowed",
+                hint="If the recursion ends, allow it more heights (max_height, --max-height); if it does not, bound "
+                "the values that it computes",
+            )
+
+    def tuples(self, relation: Growing, stratum: Stratum) -> None:
+        """Tuples were pushed to `relation`."""
+        # One join may hand on chunk after chunk, and is charged once. Facts are not evaluation.
+        if self.derivations:
+            self.check_time()
+        limit = self.budget.tuples
+        if limit is not None:
+            held = sum(r.live for r in self._relations.values())
+            if held > limit:
+                self._refuse("tuples", f"{held:,} tuples, of {limit:,} allowed", relation)
+        if self._grew and self.budget.memory is not None:
+            self._grew = False
+            self._check_memory(self._memory(), self.budget.memory, relation)
+
+    def _refuse(self, what: str, text: str, relation: Growing | None = None, hint: str = "") -> None:
+        stratum = self._stratum
+        names = stratum.relations if stratum else ()
+        own = [self._relations[name] for name in names if name in self._relations]
+        grown = self._relations[relation.name] if relation else max(own, key=lambda r: r.live, default=None)
+        where = f" while {grown.name} grew to {grown.live:,} tuples" if grown else ""
+        raise BudgetExceededError(
+            f"the transaction needs {text}{where}; it was dropped whole{'. ' if hint else ''}{hint}",
+            budget=what,
+            stratum=list(names),
+            rules=[rule.id for rule in stratum.rules] if stratum else [],
+            relation=grown.name if grown else None,
+        )

@@ -1,0 +1,172 @@
+"""What a placement is: something that holds a circuit's state and brings it through one epoch.
+
+The reasoner owns the program, the symbols and the decision what an epoch contains; a placement owns the arranged
+collections. An epoch is `execute`, then exactly one of `commit` and `rollback`; between the two the state is the new
+one. Codes are int64 (engine/data/values.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from engine.circuit.circuit import Circuit
+from engine.data.codes import Codes
+from engine.data.symbols import SymbolTable
+from engine.errors import InvalidRequestError, shown
+from engine.language.syntax import Constant
+from engine.maintenance.change import RelationChange
+from engine.maintenance.policy import Policy, Switched
+
+DEFAULT = Policy()
+MAX_HEIGHT = 1_100_000
+"""The greatest height of a tuple unless a budget says otherwise: a counter to a million fits, one without an end is
+found out in some minutes."""
+FactDelta = tuple[Codes, Codes]
+"""(codes, weights int64[n]): what is added to the asserted weights. A tuple may stand twice."""
+
+EPOCH_SECONDS = 600.0
+"""Seconds of evaluation after which the engine process refuses an epoch, where nothing else is said."""
+
+
+def parse_seconds(text: str) -> float | None:
+    """A limit of time as it is typed; `none` is no limit.
+
+    Raises:
+        InvalidRequestError: it is neither.
+    """
+    if text == "none":
+        return None
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = -1.0
+    if not 0 < limit < math.inf:
+        raise InvalidRequestError(f"{shown(text)} is not a number of seconds above 0; 'none' is no limit")
+    return limit
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one epoch may take at the most; None is no limit.
+
+    derivations: enumerated in the epoch. tuples: rows held by all relations after it. height: of any tuple of a
+    recursive stratum.
+    memory: bytes of all arrays. seconds: of evaluation. cancelled: asked now and then; true ends the evaluation.
+    entered: told the relations of each stratum that the evaluation comes to.
+    """
+
+    derivations: int | None = None
+    tuples: int | None = None
+    height: int | None = MAX_HEIGHT
+    memory: int | None = None
+    seconds: float | None = None
+    cancelled: Callable[[], bool] | None = None
+    entered: Callable[[tuple[str, ...]], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What `execute` did: the change of each relation, the derivations that it enumerated, the strata (as their
+    relations) that it built anew because their members changed, and those that it bootstrapped by the policy.
+
+    estimate: the largest estimates, made on the way, of what the updates needed in all. bootstrap: what bootstraps of
+    the strata that changed were expected to need. Both in derivations; they count strata that were derived before.
+    """
+
+    relations: Mapping[str, RelationChange]
+    derivations: int
+    rebuilt: tuple[tuple[str, ...], ...]
+    switched: tuple[Switched, ...] = ()
+    estimate: int = 0
+    bootstrap: int = 0
+
+    @property
+    def abandoned(self) -> int:
+        """Derivations, among the enumerated ones, of updates that were dropped."""
+        return sum(one.spent for one in self.switched)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementState:
+    """All that a placement holds, on its way into another: the circuit, and for each relation an Arrow table of
+    (c0 .., height, support, entry), whose rows of the same tuple and height are to be summed up."""
+
+    circuit: Circuit
+    relations: Mapping[str, pa.Table]
+
+
+class Encode(Protocol):
+    """Constants to codes. `symbols` is where computed strings are interned."""
+
+    symbols: SymbolTable
+
+    def __call__(self, constant: Constant, /) -> int: ...
+
+
+class Placement(Protocol):
+    """See the module."""
+
+    name: str
+
+    def execute(
+        self,
+        circuit: Circuit,
+        facts: Mapping[str, FactDelta],
+        encode: Encode,
+        budget: Budget,
+        policy: Policy = DEFAULT,
+    ) -> Executed:
+        """Bring the state to `circuit` over the facts changed by `facts`.
+
+        The rules that appear or disappear are found by comparing with the circuit of the last epoch. `encode` gives
+        the code of a constant. `policy` says which strata are updated and which are bootstrapped; the result is the
+        same. After an error the state is as before.
+
+        Raises:
+            BudgetExceededError, EvaluationCancelledError, WeightOverflowError.
+        """
+
+    def commit(self) -> None:
+        """Keep the executed epoch."""
+
+    def rollback(self) -> None:
+        """Drop the executed epoch: facts, supports, entries and indexes are as before it."""
+
+    def asserted(self, relation: str, codes: Codes) -> Codes:
+        """The asserted weight of each tuple, int64[n]; 0 for one that is not there."""
+
+    def count(self, relation: str, domain: str) -> int:
+        """How many tuples are present (`all`), asserted, or derived."""
+
+    def tuples(self, relation: str, bound: Mapping[int, int], domain: str) -> tuple[Codes, Codes]:
+        """The tuples of a domain that have the codes `bound` (by column), and their asserted weights."""
+
+    def holds(self, relation: str) -> bool:
+        """Whether the placement holds anything of a relation."""
+
+    def memory(self) -> int:
+        """Bytes held."""
+
+    def codes(self, columns: Mapping[str, Sequence[int] | None]) -> Codes | None:
+        """The distinct codes in these columns of relations (None: in all columns), int64[n]; None where it would cost
+        too much to look. Not between `execute` and its end."""
+
+    def state(self) -> dict[str, Any]:
+        """The whole internal state in codes, in a canonical form: facts, supports, entries, indexes."""
+
+    def export_state(self) -> PlacementState:
+        """Everything, supports and heights included. Not between `execute` and its end."""
+
+    def import_state(self, state: PlacementState, encode: Encode) -> None:
+        """Hold what another placement held; this one must be new."""
+
+    def close(self) -> None:
+        """Give back what is held outside of this process. The placement must not be used any more."""
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError where an internal structure contradicts another."""

@@ -1,0 +1,42 @@
+"""From what the reasoner did with a transaction to the `Outcome` that its client gets.
+
+The body is JSON-ready and complete: it is stored once, and every reader and every retry gets the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.data.transaction import Transaction
+from engine.database.epoch import EpochResult
+from engine.errors import ZedlogError
+from engine.storage.outcome import Outcome
+from engine.storage.token import format_token
+
+
+def answer(transaction: Transaction, result: EpochResult | ZedlogError, incarnation: str) -> Outcome:
+    """The outcome of one transaction in the database with this incarnation id."""
+    if isinstance(result, ZedlogError):
+        return Outcome("refused", result.problem())
+    # A dry run's epoch will not be published; its token names the state that it looked at.
+    readable = result.epoch - 1 if result.dry_run else result.epoch
+    body: dict[str, Any] = {
+        "epoch": result.epoch,
+        "token": format_token(readable, incarnation),
+        "changes": {name: {"inserted": i, "deleted": d} for name, (i, d) in result.counts.items()},
+        "strategy": result.strategy,
+        "placement": result.placement,
+        "cost": result.cost,
+        "reason": result.reason,
+        "elapsed_ms": {"engine": round(result.elapsed_ms, 3)},
+    }
+    if transaction.return_delta:
+        body["delta"] = {name: _delta(changes) for name, changes in sorted(result.changes.items()) if changes}
+    return Outcome("dry_run" if result.dry_run else "committed", body)
+
+
+def _delta(changes: list[tuple[Any, int]]) -> dict[str, list[Any]]:
+    return {
+        "inserted": [row for row, weight in changes if weight > 0],
+        "deleted": [row for row, weight in changes if weight < 0],
+    }

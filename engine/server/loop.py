@@ -1,0 +1,580 @@
+"""The engine process: the single writer of one database.
+
+    log -> group of waiting transactions -> reasoner: one epoch -> publisher: visible in one atomic step
+
+Always: transactions are applied in the order of the log, each exactly once. The last processed log id is
+published together with what it did, so after a crash anywhere the work goes on from there: what was published
+is not done again, what was not published is done now. While Redis is away the engine waits; when a
+publication's fate is unknown, it is sent again, and Redis itself says whether it was done. If Redis has
+another state than the one this process left (a restored backup, a wiped database, another engine in between),
+the state is rebuilt from Redis. So it is when Spark's executors took state with them: nothing is published, the log
+still has the transactions, and they are done on the rebuilt state; the first one is refused if it happens again.
+
+A fault of Zedlog itself (an exception that is not one of ours, a process that ended in the middle of an epoch) refuses
+the transaction that met it, and the state is recovered before the next one (engine/server/attempts.py). Only an entry
+that cannot be read stops the process (exit status 1, the entry named in the status); it is never skipped. Under load
+all waiting transactions, up to a bound, share one epoch, so the rate grows with the load.
+
+Told to stop, the engine commits the running epoch if that takes a moment; otherwise the epoch is dropped, and done
+after the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from engine.data.transaction import Transaction
+from engine.errors import (
+    BatchUnreadableError,
+    CorruptLogError,
+    EngineLeaseError,
+    EvaluationCancelledError,
+    InvalidRequestError,
+    SparkStateLostError,
+    StorageUnavailableError,
+    ZedlogError,
+    shown,
+)
+from engine.maintenance.placement import Budget
+from engine.maintenance.policy import SWITCH
+from engine.server.answers import answer
+from engine.server.attempts import Attempts
+from engine.server.heartbeat import Heartbeat
+from engine.server.interruption import Interruption
+from engine.server.recovery import RecoveredState, read_state
+from engine.server.signals import heard_at_once
+from engine.storage.begun import place
+from engine.storage.connection import connect
+from engine.storage.keys import Keys
+from engine.storage.log import EpochLog, LogEntry
+from engine.storage.publisher import Publisher, Retention, read_head
+
+if TYPE_CHECKING:
+    from engine.bulk.runner import JobRunner
+    from engine.database.epoch import EpochRecord, EpochResult
+    from engine.database.reasoner import GroupResult
+    from engine.spark.session.session import SparkSource
+
+T = TypeVar("T")
+
+logger = logging.getLogger("zedlog.engine")
+
+# How long one blocking read of the log takes at most, and with it the answer to SIGTERM.
+_LISTEN_SECONDS = 0.25
+_FIRST_DELAY, _LAST_DELAY = 0.02, 1.0
+# How long the running evaluation may still take when the process is told to stop.
+_STOP_SECONDS = 1.2
+# Processed entries that stay in the log for people to look at.
+_KEPT_ENTRIES, _KEPT_BYTES = 1_000, 16 << 20
+
+
+class Committer(Protocol):
+    """What the engine needs of a reasoner."""
+
+    def sharing(self, transactions: Sequence[Transaction], /) -> int: ...
+
+    def commit(self, transactions: Sequence[Transaction], /) -> GroupResult: ...
+
+    def close(self) -> None: ...
+
+
+ReasonerFactory = Callable[[RecoveredState, Interruption], Committer]
+"""Makes the reasoner of a recovered state; its evaluations end when the interruption says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How an engine runs. A group takes at most so many transactions and log bytes (one at least).
+
+    lease_wait: seconds to wait for another engine's lease; None: as long as it takes (a standby).
+    """
+
+    lease_seconds: float = 10.0
+    lease_wait: float | None = None
+    group_transactions: int = 256
+    group_bytes: int = 16 << 20
+    retention: Retention = field(default_factory=Retention)
+
+    def __post_init__(self) -> None:
+        if self.lease_seconds < 0.1 or self.group_transactions < 1 or self.group_bytes < 1:
+            raise InvalidRequestError(
+                "an engine needs a lease of 0.1 s, and groups of 1 transaction and 1 byte, or more"
+            )
+
+
+class Engine:
+    """One engine. `run` in the main thread; `stop` from a signal handler or another thread."""
+
+    def __init__(
+        self,
+        redis_url: str,
+        database: str,
+        reasoner_factory: ReasonerFactory,
+        options: EngineOptions | None = None,
+        on_ready: Callable[[int], None] | None = None,
+        jobs: JobRunner | None = None,
+    ) -> None:
+        self._jobs = jobs
+        self._options = options or EngineOptions()
+        self._database = database
+        self._keys = Keys(database)
+        self._factory = reasoner_factory
+        self._on_ready = on_ready
+        self._redis = connect(redis_url)
+        self._log = EpochLog(self._redis, database)
+        self._heartbeat = Heartbeat(redis_url, database, self._options.lease_seconds)
+        self._interruption = Interruption()
+        self._attempts = Attempts(redis_url, database, self._heartbeat.lease, self._interruption)
+        self._heartbeat.attend = self._attempts.attend
+        self._stop = threading.Event()
+        self._was_away = False
+        self._kept: deque[tuple[str, int]] = deque()
+        self._kept_bytes = 0
+        self._lost_at = ""
+        self._recovering = False
+        # How many entries are looked at for the next group: about as many as can share an epoch.
+        self._group_size = self._options.group_transactions
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether it is in an epoch, or derives the state anew."""
+        return self._recovering or self._attempts.running
+
+    def stop(self) -> None:
+        """Return from `run`, with the running epoch committed if it is over in a moment
+        (engine/server/interruption.py).
+        """
+        self._interruption.stop()
+        self._stop.set()
+
+    def leave(self) -> None:
+        """What `run` does at its end, from another thread and for a process that then ends at once: give the lease
+        back, and say that what runs is not to blame for that."""
+        self._attempts.leave()
+        self._heartbeat.stop("stopped")
+
+    def run(self) -> None:
+        """Serve the database until `stop`.
+
+        Raises:
+            CorruptLogError, CorruptSnapshotError: something in Redis cannot be read; told to readers too.
+            EngineLeaseError: another engine serves the database for longer than `lease_wait`.
+        """
+        state, error = "stopped", ""
+        try:
+            while not self._stop.is_set():
+                if self._take_lease():
+                    self._serve_until_changed()
+        except BaseException as failure:
+            state, error = "failed", f"{type(failure).__name__}: {failure}"
+            if isinstance(failure, ZedlogError):
+                error = str(failure)
+            raise
+        finally:
+            if state == "stopped":
+                self._attempts.leave()
+            self._heartbeat.stop(state, error)
+            self._attempts.close()
+            self._redis.close()
+
+    def _take_lease(self) -> bool:
+        """Become the writer; False when told to stop before."""
+        began, told = time.monotonic(), ""
+        delay = _FIRST_DELAY
+        while not self._stop.is_set():
+            try:
+                self._heartbeat.start()
+                return True
+            except EngineLeaseError as error:
+                wait = self._options.lease_wait
+                if wait is not None and time.monotonic() - began >= wait:
+                    raise
+                message = f"{error.message}; waiting"
+            except StorageUnavailableError as error:
+                message = f"{error.message}; trying again"
+            if message != told:
+                logger.warning("%s", message)
+                told = message
+            self._stop.wait(delay)
+            delay = min(2 * delay, self._options.lease_seconds / 10, _LAST_DELAY)
+        return False
+
+    def _serve_until_changed(self) -> None:
+        """Recover and serve, until told to stop, or the database has changed under us, or state was lost."""
+        reasoner: Committer | None = None
+        try:
+            publisher, reasoner = self._with_patience(self._recover)
+            self._heartbeat.tell("running", publisher.head.epoch)
+            if self._on_ready is not None:
+                self._on_ready(publisher.head.epoch)
+            with self._running_jobs():
+                while not self._stop.is_set():
+                    self._check_lease()
+                    entries = self._with_patience(lambda: self._next_entries(publisher))
+                    if entries:
+                        self._commit(entries, publisher, reasoner)
+        except EngineLeaseError as error:
+            logger.warning("%s; starting again from Redis", error.message)
+            self._stop.wait(_FIRST_DELAY)
+        except _StateLost as lost:
+            logger.warning("%s; starting again from Redis", lost)
+        except _StoppedError:
+            pass
+        finally:
+            if reasoner is not None:
+                reasoner.close()
+
+    @contextmanager
+    def _running_jobs(self) -> Iterator[None]:
+        """Bulk jobs are done while this engine is the writer."""
+        if self._jobs is None:
+            yield
+            return
+        self._jobs.start(str(self._heartbeat.lease.generation))
+        try:
+            yield
+        finally:
+            self._jobs.stop()
+
+    def _recover(self) -> tuple[Publisher, Committer]:
+        self._check_lease()
+        began = time.monotonic()
+        publisher = Publisher(self._redis, self._database, self._heartbeat.lease, self._options.retention)
+        self._heartbeat.tell("recovering", publisher.head.epoch)
+        self._attempts.recovered(publisher.head.last_id)
+        state = read_state(publisher)
+        self._recovering = True
+        try:
+            reasoner = self._factory(state, self._interruption)
+        except EvaluationCancelledError as error:
+            # Only a stop ends the evaluation of what is committed.
+            raise _StoppedError from error
+        finally:
+            self._recovering = False
+        self._kept.clear()
+        self._kept_bytes = 0
+        logger.info("epoch %d recovered in %.3f s", publisher.head.epoch, time.monotonic() - began)
+        return publisher, reasoner
+
+    def _next_entries(self, publisher: Publisher) -> list[LogEntry]:
+        """What waits in the log, waiting a moment for it."""
+        if self._was_away:
+            # It may have come back with an older state, or another engine may have been there.
+            if read_head(self._redis, self._keys) != publisher.head:
+                raise EngineLeaseError(f"the database {shown(self._database)} in Redis has changed")
+            self._was_away = False
+        after, options = publisher.head.last_id, self._options
+        entries, cancels = self._log.read_group(after, self._group_size, options.group_bytes)
+        if cancels:
+            # Others have their outcomes already, or come later.
+            self._attempts.cancel([entry.id for entry in entries if entry.id in cancels])
+            done = [name for name in cancels if place(name) <= place(after)]
+            if done:
+                self._log.forget_cancels(done)
+        if entries:
+            return entries
+        first = self._log.wait(after, _LISTEN_SECONDS)
+        return [first] if first is not None else []
+
+    def _group(self, entries: list[LogEntry], reasoner: Committer) -> list[tuple[LogEntry, Transaction]]:
+        """The entries that share the next epoch, or that are all refused without one."""
+        group: list[tuple[LogEntry, Transaction]] = []
+        refused = self._attempts.verdict(entries[0].id) is not None
+        for entry in entries:
+            try:
+                transaction = entry.transaction()
+            except CorruptLogError:
+                if not group:
+                    raise
+                # First what stands before it; it comes first next time.
+                break
+            if group:
+                if (self._attempts.verdict(entry.id) is not None) != refused:
+                    break
+                if not refused and self._is_apart(group[0], entry, transaction):
+                    break
+            group.append((entry, transaction))
+        if not refused and len(group) > 1:
+            try:
+                del group[reasoner.sharing([transaction for _, transaction in group]) :]
+            except Exception:
+                logger.exception("which transactions can share an epoch is unknown; the first has its own")
+                del group[1:]
+        return group
+
+    def _is_apart(
+        self, first: tuple[LogEntry, Transaction], entry: LogEntry, transaction: Transaction
+    ) -> bool:
+        """Whether the transaction cannot share the epoch that begins with `first`: one of them is an import or is to
+        be tried alone, or it asks for another strategy or placement."""
+        pair = (first, (entry, transaction))
+        return (
+            any(one.batches or self._attempts.is_alone(at.id) for at, one in pair)
+            or transaction.evaluation != first[1].evaluation
+        )
+
+    def _commit(self, entries: list[LogEntry], publisher: Publisher, reasoner: Committer) -> None:
+        """One group: one epoch, or none when nothing in it is applied.
+
+        Raises:
+            _StateLost: it met a fault; the reasoner and the publisher must not be used any more.
+        """
+        group = self._group(entries, reasoner)
+        fit = len(group) if len(group) < len(entries) else self._group_size
+        self._group_size = min(2 * fit, self._options.group_transactions)
+        ids = [entry.id for entry, _ in group]
+        verdicts = [self._attempts.verdict(name) for name in ids]
+        if verdicts[0] is not None:
+            # A fault in this cannot be refused: it stops the engine.
+            self._publish(group, [verdict for verdict in verdicts if verdict is not None], None, publisher)
+            return
+        self._attempts.begin(ids)
+        try:
+            done, record = self._applied(group, reasoner)
+            lost = next((o for o in done if isinstance(o, SparkStateLostError)), None)
+            if lost is not None:
+                self._lost(lost, ids[0])
+            if done:
+                self._publish(group, done, record, publisher)
+        except _StoppedError:
+            # It has not ended, so `leave` says that it is not to blame.
+            raise
+        except (ZedlogError, _StateLost):
+            self._attempts.end()
+            raise
+        except Exception as fault:
+            self._attempts.end()
+            self._attempts.failed(ids, fault)
+            raise _StateLost("an epoch met a fault of Zedlog") from fault
+        self._attempts.end()
+
+    def _publish(
+        self,
+        group: list[tuple[LogEntry, Transaction]],
+        done: Sequence[EpochResult | ZedlogError],
+        record: EpochRecord | None,
+        publisher: Publisher,
+    ) -> None:
+        """Make what was done visible."""
+        outcomes = [
+            (entry.id, answer(transaction, outcome, publisher.incarnation))
+            for (entry, transaction), outcome in zip(group, done, strict=True)
+        ]
+        ids = [name for name, _ in outcomes]
+        trim_before = self._keep(group)
+        self._with_patience(lambda: publisher.publish(record, outcomes, ids[-1], trim_before))
+        self._attempts.settled(ids)
+        self._heartbeat.tell("running", publisher.head.epoch)
+
+    def _lost(self, lost: SparkStateLostError, transaction: str) -> None:
+        """Leave the group in the log, to be done on a rebuilt state. When that has failed as well, its first
+        transaction is refused, which may be the cause: so each costs two rebuilds at the most.
+
+        Raises:
+            _StateLost: always; what the reasoner holds may be ahead of what is published.
+        """
+        if self._lost_at == transaction:
+            self._attempts.refuse(transaction, lost)
+        self._lost_at = transaction
+        raise _StateLost(lost.message)
+
+    def _applied(
+        self, group: list[tuple[LogEntry, Transaction]], reasoner: Committer
+    ) -> tuple[list[EpochResult | ZedlogError], EpochRecord | None]:
+        """What became of each transaction, and the record of the epoch if there is one. Nothing where one of them was
+        cancelled meanwhile: the others are to be done without it.
+
+        Raises:
+            _StoppedError: told to stop; the group stays in the log.
+        """
+        transactions = [transaction for _, transaction in group]
+        if transactions[0].batches:
+            if self._jobs is None:
+                return [BatchUnreadableError("this engine has no batch directory")], None
+            try:
+                transactions = [self._jobs.store.load(transactions[0])]
+            except BatchUnreadableError as error:
+                return [error], None
+        try:
+            result = reasoner.commit(transactions)
+        except ZedlogError as error:
+            raise RuntimeError(f"a refusal is an outcome, not an exception: {error}") from error
+        assert len(result.outcomes) == len(transactions), "every transaction has an outcome"
+        done, record = list(result.outcomes), result.record
+        if any(isinstance(outcome, EvaluationCancelledError) for outcome in done):
+            if self._stop.is_set():
+                raise _StoppedError
+            wanted = [entry.id for entry, _ in group if entry.id in self._interruption.cancelled]
+            assert wanted, "only a cancelled transaction or a stop ends an evaluation"
+            self._attempts.cancel(wanted)
+            if record is None:
+                return [], None
+            done = self._after_cut(group, transactions, done, reasoner)
+        if record is not None and self._attempts.is_alone(group[0][0].id):
+            record = replace(record, reason=f"{record.reason}; alone, for an epoch before met a fault")
+            for outcome in done:
+                if not isinstance(outcome, ZedlogError):
+                    outcome.record = record
+        return done, record
+
+    def _after_cut(
+        self,
+        group: list[tuple[LogEntry, Transaction]],
+        transactions: list[Transaction],
+        done: list[EpochResult | ZedlogError],
+        reasoner: Committer,
+    ) -> list[EpochResult | ZedlogError]:
+        """The outcomes of a group whose epoch is there, where dry runs after it were cut short: what is cancelled is
+        refused, the others are done again."""
+        outcomes = []
+        for (entry, _), transaction, outcome in zip(group, transactions, done, strict=True):
+            if isinstance(outcome, EvaluationCancelledError):
+                assert transaction.dry_run, "a group is committed whole or cut whole"
+                self._interruption.begin([entry.id])
+                again = self._attempts.verdict(entry.id) or reasoner.commit([transaction]).outcomes[0]
+                if isinstance(again, EvaluationCancelledError):
+                    if self._stop.is_set():
+                        raise _StoppedError
+                    self._attempts.cancel([entry.id])
+                    again = self._attempts.verdict(entry.id) or again
+                outcomes.append(again)
+            else:
+                outcomes.append(outcome)
+        return outcomes
+
+    def _keep(self, group: list[tuple[LogEntry, Transaction]]) -> str:
+        """The oldest log entry that stays. An entry keeps its batch files alive, so they count."""
+        for entry, transaction in group:
+            size = len(entry.payload or b"")
+            size += sum(file.bytes for batch in transaction.batches for file in batch.files)
+            self._kept.append((entry.id, size))
+            self._kept_bytes += size
+        while len(self._kept) > 1 and (len(self._kept) > _KEPT_ENTRIES or self._kept_bytes > _KEPT_BYTES):
+            self._kept_bytes -= self._kept.popleft()[1]
+        return self._kept[0][0]
+
+    def _check_lease(self) -> None:
+        if self._heartbeat.lost.is_set():
+            raise EngineLeaseError(f"another engine has taken over the database {shown(self._database)}")
+
+    def _with_patience(self, work: Callable[[], T]) -> T:
+        """The work's result; while Redis is away it is tried again. The work must be safe to repeat.
+
+        Raises:
+            _StoppedError: told to stop in between.
+        """
+        delay = _FIRST_DELAY
+        away = False
+        while True:
+            try:
+                result = work()
+            except StorageUnavailableError as error:
+                if not away:
+                    logger.warning("%s; trying again", error.message)
+                away = self._was_away = True
+                if self._stop.wait(delay):
+                    raise _StoppedError from error
+                delay = min(2 * delay, _LAST_DELAY)
+                continue
+            if away:
+                logger.info("Redis is back")
+            return result
+
+
+class _StoppedError(Exception):
+    """Told to stop while Redis was away."""
+
+
+class _StateLost(Exception):
+    """The reasoner's state is gone; what is in Redis is not."""
+
+
+def run_engine(
+    redis_url: str,
+    database: str,
+    options: EngineOptions | None = None,
+    reasoner_factory: ReasonerFactory | None = None,
+    spark: SparkSource | None = None,
+    jobs: JobRunner | None = None,
+) -> int:
+    """Serve a database until SIGTERM or SIGINT, in the main thread. Returns the exit status. `spark` is the process's
+    one source of a Spark session, for the placement and for whatever else needs one; it is closed at the end.
+
+    0: told to stop. 1: something cannot be read, or failed; it is logged, and told to readers where that is
+    possible. 2: another engine serves the database for longer than `lease_wait`.
+    """
+
+    def say_ready(epoch: int) -> None:
+        print(f"engine ready: database {database} at epoch {epoch}", flush=True)
+
+    engine = Engine(redis_url, database, reasoner_factory or restore_reasoner, options, say_ready, jobs)
+
+    def overdue() -> None:
+        """Told to stop, and still in a kernel: what is in Redis is whole at any time, so the process may just end."""
+        if engine.evaluating:
+            logger.info("stopped in the middle of an evaluation; it is done after the next start")
+            engine.leave()
+            os._exit(0)
+
+    try:
+        with heard_at_once((signal.SIGTERM, signal.SIGINT), engine.stop, overdue, _STOP_SECONDS):
+            engine.run()
+        return 0
+    except EngineLeaseError as error:
+        logger.error("%s", error)
+        return 2
+    except ZedlogError as error:
+        logger.error("the engine stops: %s", error)
+        return 1
+    except Exception:
+        logger.exception("the engine stops")
+        return 1
+    finally:
+        if spark is not None:
+            spark.close()
+
+
+def restore_reasoner(
+    state: RecoveredState,
+    interruption: Interruption,
+    budget: Budget | None = None,
+    placement: str = "auto",
+    switch: float = SWITCH,
+    spark: SparkSource | None = None,
+) -> Committer:
+    """The reasoner of the recovered state; `Reasoner` says what the others are."""
+    budget = replace(budget or Budget(), cancelled=interruption, entered=interruption.entered)
+    # Here, because it loads the compiled kernels: who only asks for the options should not wait for that.
+    from engine.database.reasoner import Reasoner
+
+    _load()
+    return Reasoner.restore(
+        state.symbols,
+        state.facts,
+        state.schemas,
+        state.rules,
+        state.declarations,
+        state.epoch,
+        placement=placement,
+        budget=budget,
+        spark=spark,
+        switch=switch,
+    )
+
+
+@cache
+def _load() -> None:
+    """The first epoch of a process loads the grammar and the rest of the code; no client should wait for that."""
+    from engine.database.reasoner import Reasoner
+
+    Reasoner().apply(facts={"ready": [(("",), 1)]}, rules=[("go(x) :- ready(x).", 1)])

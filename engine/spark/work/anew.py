@@ -1,0 +1,238 @@
+"""The work on a large stratum that only grows, and of which no tuple is derived yet: on the executors, one query for
+each height.
+
+That is every bootstrap of a stratum whose entries are never taken back (it has no counts and no folds in place). Its
+facts stay at height 0, whatever comes, and what starts at the changes of one height derives supports of the next one
+alone. So of what was there before only one thing matters: which tuples are present. What the plans derive is summed up
+together with the tuples that are known, in one aggregation, and a tuple that has supports and is not known enters.
+Nothing is settled again, and what a height leaves is a layer of the new version.
+
+This is semi-naive evaluation on the clock of heights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, columns
+from engine.spark.frames import DERIVATIONS, REL, WEIGHT, padded, united
+from engine.spark.tables import Table
+from engine.spark.version import Version, empty_layer
+from engine.spark.work.frame_batch import FrameBatch, Measured, Measures
+from engine.spark.work.frames import PARTS, compared
+from engine.spark.work.work import Outcome, Subject, Supports, begun
+
+_KNOWN, _SUPPORTS = "known", "supports"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What came of one height, or of several: (rel, c0 .., height, support, entry), a checkpoint or a view of one, and
+    how many supports of each relation there are in it."""
+
+    frame: DataFrame
+    supports: Mapping[str, int]
+    table: Table
+
+    @property
+    def rows(self) -> int:
+        return sum(self.supports.values())
+
+
+class AnewWork:
+    """See the module."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._names = subject.names
+        self._tables = subject.tables
+        self._key = [REL, *columns(subject.width)]
+        self._measures = Measures(subject.stratum, subject.names, subject.encode)
+        there = [] if subject.rebuilt else [v for v in subject.versions.values() if v.rows]
+        self._old = [self._entries_of(version) for version in there]
+        self._given: DataFrame | None = None
+        self._outside: set[int] = set()
+        """Heights of `_given` that are still to be looked at."""
+        self._open: dict[int, tuple[_Part, Measured]] = {}
+        """Heights that are computed and not settled."""
+        self._parts: list[_Part] = []
+        self._held: list[Table] = []
+
+    @staticmethod
+    def possible(subject: Subject, given: Supports) -> bool:
+        """Whether a stratum is as the module says."""
+        fresh = subject.rebuilt or not any(v.counts.derived or v.signed for v in subject.versions.values())
+        return fresh and not subject.stratum.signed and not given.falls
+
+    def release(self) -> None:
+        for table in self._held:
+            self._tables.release(table)
+        self._held.clear()
+
+    def push(self, supports: Supports) -> int:
+        """The first supports are those from outside the recursion; the others are known, since `derived` made them."""
+        if self._given is None:
+            self._held.append(supports.table)
+            self._given = supports.table.frame.where(F.col(WEIGHT) != 0)
+            self._outside = set(supports.changed)
+        return supports.derivations
+
+    def next_height(self) -> int | None:
+        return min([*self._outside, *self._open], default=None)
+
+    def derived(self, height: int, rows: DataFrame | None) -> Supports:
+        """Compute a height from what the plans derive there, (rel, c0 .., height, weight, derivations), not summed up,
+        and what is given from outside."""
+        nothing = f"0L AS {WEIGHT}", f"0L AS {DERIVATIONS}"
+        parts = [] if rows is None else [rows.selectExpr(*self._key, WEIGHT, DERIVATIONS, f"0L AS {_KNOWN}")]
+        if height in self._outside:
+            parts.append(
+                self._from_outside(height).selectExpr(*self._key, WEIGHT, nothing[1], f"0L AS {_KNOWN}")
+            )
+        for known in [*self._old, *map(_entries, self._parts)]:
+            parts.append(known.selectExpr(*self._key, *nothing, f"{WEIGHT} AS {_KNOWN}"))
+        sums = [
+            F.sum(WEIGHT).alias(SUPPORT),
+            F.sum(DERIVATIONS).alias(DERIVATIONS),
+            F.sum(_KNOWN).alias(_KNOWN),
+        ]
+        # What is left out was only known.
+        found = (
+            united(parts)
+            .groupBy(*self._key)
+            .agg(*sums)
+            .where(f"{SUPPORT} != 0 OR {DERIVATIONS} != 0 OR {REL} < 0")
+        )
+        entry = f"if({SUPPORT} > 0 AND {_KNOWN} = 0, 1L, 0L) AS {ENTRY}"
+        table, measured = self._tables.measured(
+            found.selectExpr(*self._key, f"{height} AS {HEIGHT}", SUPPORT, entry, DERIVATIONS),
+            [REL],
+            [*self._measured(), F.sum(DERIVATIONS).alias(DERIVATIONS)],
+        )
+        self._held.append(table)
+        number = self._opened(height, table.frame.drop(DERIVATIONS), measured, table)
+        marks = array_of(measured, REL)
+        return Supports(
+            table,
+            {height: number} if number else {},
+            False,
+            int(array_of(measured, DERIVATIONS).sum()),
+            marks[marks < 0].tolist(),
+        )
+
+    def settle(self, height: int) -> FrameBatch | None:
+        if height not in self._open:
+            if self._parts or self._old:
+                self.derived(height, None)
+            else:
+                self._begin(height)
+        self._outside.discard(height)
+        here, measured = self._open.pop(height)
+        self._unite()
+        earlier = [_entries(part) for part in self._parts]
+        self._parts.append(here)
+        if not any(measured.changed.values()):
+            return None
+        return FrameBatch(self._subject.versions, height, _entries(here), earlier, measured)
+
+    def _begin(self, height: int) -> None:
+        """The first height: nothing is known, and what is given has been summed up."""
+        rows = self._from_outside(height).selectExpr(
+            *self._key, HEIGHT, f"{WEIGHT} AS {SUPPORT}", f"if({WEIGHT} > 0, 1L, 0L) AS {ENTRY}"
+        )
+        measured = self._tables.collect(rows.groupBy(REL).agg(*self._measured()))
+        self._opened(height, rows, measured, self._held[0])
+
+    def _measured(self) -> list[Column]:
+        return [*self._measures.columns(ENTRY), F.expr(f"count_if({SUPPORT} != 0) AS {_SUPPORTS}")]
+
+    def _entries_of(self, version: Version) -> DataFrame:
+        """(rel, c0 .., weight): the entries before the epoch."""
+        entries = version.entries()
+        assert entries is not None, "it has rows"
+        number = F.lit(self._names.index(version.name)).alias(REL)
+        return entries.select(number, *padded(version.arity, self._subject.width), WEIGHT)
+
+    def _from_outside(self, height: int) -> DataFrame:
+        assert self._given is not None, "a height of it was asked for"
+        return self._given.where(F.col(HEIGHT) == height)
+
+    def _opened(self, height: int, frame: DataFrame, measured: pa.Table, table: Table) -> int:
+        """Note what came of a height; returns how many supports that is."""
+        supports = {self._names[row[REL]]: row[_SUPPORTS] for row in measured.to_pylist() if row[REL] >= 0}
+        part = _Part(frame, supports, table)
+        if part.rows:
+            self._open[height] = part, self._measures.read(measured)
+        return part.rows
+
+    def _unite(self) -> None:
+        """Keep the parts few, so that the plan of a height stays small."""
+        if len(self._parts) < PARTS:
+            return
+        start = tail([part.rows for part in self._parts])
+        parts = self._parts[start:]
+        rows = united([part.frame for part in parts]).repartition(self._tables.partitions, *self._key)
+        table = self._tables.checkpoint(rows, sum(part.rows for part in parts))
+        self._held.append(table)
+        supports = {name: sum(part.supports.get(name, 0) for part in parts) for name in self._names}
+        self._parts[start:] = [_Part(table.frame, supports, table)]
+
+    def finish(self) -> dict[str, Outcome]:
+        return {name: self._finish(number, name) for number, name in enumerate(self._names)}
+
+    def _finish(self, number: int, name: str) -> Outcome:
+        version = self._subject.versions[name]
+        layers = self._layers(number, version)
+        try:
+            whole = self._tables.local(empty_layer(version.arity))
+            if layers:
+                whole = Table(
+                    sum(layer.rows for layer in layers), None, united([layer.frame for layer in layers])
+                )
+            seen, _ = compared(version, whole, self._subject.rebuilt, self._subject.stratum, self._tables)
+        except BaseException:
+            for layer in layers:
+                self._tables.release(layer)
+            raise
+        made = begun(version, self._subject.rebuilt, self._subject.stratum)
+        counts = seen.counts(version.counts)
+        for layer in layers:
+            made = made.with_layer(layer, counts)
+        return Outcome(made, seen.change())
+
+    def _layers(self, number: int, version: Version) -> list[Table]:
+        """What is kept of a relation: the parts themselves, where the stratum has no other; else a copy."""
+        key = columns(version.arity)
+        parts = [part for part in self._parts if part.supports.get(version.name)]
+        frames = [
+            part.frame.where(f"{REL} = {number} AND {SUPPORT} != 0").select(*key, HEIGHT, SUPPORT, ENTRY)
+            for part in parts
+        ]
+        rows = [part.supports[version.name] for part in parts]
+        if len(self._names) > 1:
+            spread = [united(frames).repartition(self._tables.partitions, *key)] if frames else []
+            return [self._tables.checkpoint(frame, sum(rows)) for frame in spread]
+        for part in parts:
+            self._held.remove(part.table)
+        return [part.table.view(frame, n) for part, frame, n in zip(parts, frames, rows, strict=True)]
+
+
+def _entries(part: _Part) -> DataFrame:
+    """(rel, c0 .., height, weight)."""
+    key = [name for name in part.frame.columns if name not in (SUPPORT, ENTRY)]
+    return part.frame.where(f"{ENTRY} != 0").selectExpr(*key, f"{ENTRY} AS {WEIGHT}")
+
+
+def tail(rows: Sequence[int]) -> int:
+    """Where those parts begin that are to be united: the last two, and what is before them as long as it is not larger
+    than all that follow, so that a row is written again a logarithmic number of times."""
+    start, total = len(rows) - 1, rows[-1]
+    while start > 0 and (start == len(rows) - 1 or rows[start - 1] <= total):
+        start -= 1
+        total += rows[start]
+    return start

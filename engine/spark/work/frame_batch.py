@@ -1,0 +1,110 @@
+"""The entry changes of one height on the executors, and what the driver must know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from engine.circuit.circuit import Stratum
+from engine.circuit.plan import Start
+from engine.data.arrow import HEIGHT, columns
+from engine.maintenance.placement import Encode
+from engine.spark.frames import REL, WEIGHT, united
+from engine.spark.plans.lowering import fits
+from engine.spark.version import Version
+
+_CHANGED, _NET = "changed", "net"
+
+
+@dataclass(slots=True)
+class Measured:
+    """changed: how many entry changes there are of a relation; net: their sum; fitting: how many fit an atom that
+    plans start at."""
+
+    changed: dict[str, int] = field(default_factory=dict)
+    net: dict[str, int] = field(default_factory=dict)
+    fitting: dict[Start, int] = field(default_factory=dict)
+
+
+class Measures:
+    """What is measured of entry changes, (rel, c0 .., weight), grouped by relation and maybe more. `names`: the
+    stratum's relations, by number."""
+
+    def __init__(self, stratum: Stratum, names: Sequence[str], encode: Encode) -> None:
+        self._names = names
+        starts = [plan.start for rule in stratum.rules for plan in rule.plans]
+        self._starts = {
+            start: f"{REL} = {names.index(start.relation)} AND {fits(start, encode)}"
+            for start in dict.fromkeys(starts)
+            if start.relation in names
+        }
+
+    def columns(self, weight: str) -> list[Column]:
+        """To be aggregated. weight: the column of the changes; rows where it is zero are none."""
+        found = [f"count_if({weight} != 0) AS {_CHANGED}", f"sum({weight}) AS {_NET}"]
+        for i, fitting in enumerate(self._starts.values()):
+            found.append(f"count_if({weight} != 0 AND {fitting}) AS start{i}")
+        return [F.expr(text) for text in found]
+
+    def read(self, found: pa.Table) -> Measured:
+        """What a query found; rows of a negative `rel` are none of a relation."""
+        result = Measured()
+        for row in found.to_pylist():
+            if row[REL] < 0:
+                continue
+            name = self._names[row[REL]]
+            result.changed[name] = result.changed.get(name, 0) + row[_CHANGED]
+            result.net[name] = result.net.get(name, 0) + row[_NET]
+            for i, start in enumerate(self._starts):
+                result.fitting[start] = result.fitting.get(start, 0) + row[f"start{i}"]
+        return result
+
+
+class FrameBatch:
+    """See the module. `rows` and `earlier`: (rel, c0 .., height, weight), the changes and all earlier ones of the
+    epoch; `versions`: the stratum's relations."""
+
+    def __init__(
+        self,
+        versions: Mapping[str, Version],
+        height: int,
+        rows: DataFrame,
+        earlier: Sequence[DataFrame],
+        measured: Measured,
+    ) -> None:
+        self.height = height
+        self._numbers = {name: number for number, name in enumerate(versions)}
+        self._versions = versions
+        self._rows = rows
+        self._earlier_parts = earlier
+        self._measured = measured
+        self._changes: dict[str, DataFrame] = {}
+        self._earlier: dict[str, DataFrame] = {}
+
+    def net(self) -> Mapping[str, int]:
+        return self._measured.net
+
+    def fitting(self, start: Start) -> int:
+        return self._measured.fitting.get(start, 0)
+
+    def changes(self, relation: str) -> DataFrame | None:
+        if not self._measured.changed.get(relation):
+            return None
+        return self._of(relation, [self._rows], self._changes)
+
+    def local(self, relation: str) -> None:
+        """Nothing of it is in the driver."""
+
+    def earlier(self, relation: str) -> DataFrame | None:
+        return self._of(relation, self._earlier_parts, self._earlier) if self._earlier_parts else None
+
+    def _of(self, relation: str, parts: Sequence[DataFrame], known: dict[str, DataFrame]) -> DataFrame:
+        if relation not in known:
+            key = columns(self._versions[relation].arity)
+            mine = united(parts).where(f"{REL} = {self._numbers[relation]}")
+            known[relation] = mine.select(*key, HEIGHT, WEIGHT)
+        return known[relation]

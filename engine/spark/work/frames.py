@@ -1,0 +1,251 @@
+"""The work on a stratum when it is large: on the executors, as DataFrames.
+
+A height is settled by one aggregation over the epoch's pushed supports, its entry changes and the relations' old
+layers: for each touched tuple the supports below and up to the height, the entry that it has there, and the next
+height at which it is to be looked at. Where few tuples are touched, the old layers are cut down to them first.
+
+The parts that an epoch collects are united when they are many, so that the plan of a height stays small however many
+heights came before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from engine.circuit.circuit import Stratum
+from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns
+from engine.resident.relation import derived_of
+from engine.spark.frames import REL, WEIGHT, long, padded, united
+from engine.spark.plans.settling import NEXT, TOUCHED, Settling
+from engine.spark.tables import ROWS, Table, Tables
+from engine.spark.version import Version, empty_layer, summed
+from engine.spark.work.frame_batch import FrameBatch, Measures
+from engine.spark.work.work import Outcome, Seen, Subject, Supports, begun, in_place
+
+NEW = "new"
+PARTS = 8
+"""Parts from which they are united."""
+
+
+@dataclass
+class _Parts:
+    """What was collected so far; `looks`: how many of its rows ask for a look at each height."""
+
+    frames: list[DataFrame] = field(default_factory=list)
+    looks: dict[int, int] = field(default_factory=dict)
+
+    def add(self, frame: DataFrame, looks: Mapping[int, int]) -> None:
+        self.frames.append(frame)
+        for height, number in looks.items():
+            self.looks[height] = self.looks.get(height, 0) + number
+
+
+class FrameWork:
+    """See the module. One query tells which of the plans' starting atoms have nothing to start from."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        stratum, self._tables = subject.stratum, subject.tables
+        self._measures = Measures(stratum, subject.names, subject.encode)
+        by_number = {subject.names.index(name): fold for name, fold in in_place(stratum).items()}
+        self._settling = Settling(subject.width, by_number, stratum.signed, self._tables.partitions)
+        self._key = [REL, *columns(subject.width)]
+        self._pushed, self._entered, self._later = _Parts(), _Parts(), _Parts()
+        self._held: list[Table] = []
+        self._rows = 0
+
+    def release(self) -> None:
+        for table in self._held:
+            self._tables.release(table)
+        self._held.clear()
+
+    # ---- supports
+
+    def push(self, supports: Supports) -> int:
+        self._held.append(supports.table)
+        if supports.changed:
+            changed = supports.table.frame.where(F.col(WEIGHT) != 0)
+            self._pushed.add(changed.select(*self._key, HEIGHT, WEIGHT), supports.changed)
+            self._rows += sum(supports.changed.values())
+            self._unite(self._pushed, [*self._key, HEIGHT])
+        return supports.derivations
+
+    def take_over(self, pushed: pa.Table, entered: pa.Table | None, scheduled: pa.Table | None) -> None:
+        """Go on with work that was done elsewhere: what it pushed and entered, and what it was about to look at."""
+        self._pushed.add(self._put(pushed), {})
+        self._rows += pushed.num_rows
+        if entered is not None:
+            self._entered.add(self._put(entered), {})
+        if scheduled is not None:
+            heights, numbers = np.unique(array_of(scheduled, NEXT), return_counts=True)
+            self._later.add(self._put(scheduled), dict(zip(heights.tolist(), numbers.tolist(), strict=True)))
+
+    def _put(self, rows: pa.Table) -> DataFrame:
+        table = self._tables.put(rows)
+        self._held.append(table)
+        return table.frame
+
+    def _unite(self, parts: _Parts, key: list[str]) -> None:
+        if len(parts.frames) >= PARTS:
+            rows = united(parts.frames).groupBy(*key).agg(F.sum(WEIGHT).alias(WEIGHT))
+            table = self._tables.checkpoint(rows.where(F.col(WEIGHT) != 0))
+            self._held.append(table)
+            parts.frames = [table.frame]
+
+    # ---- heights
+
+    def next_height(self) -> int | None:
+        return min([*self._pushed.looks, *self._later.looks], default=None)
+
+    def settle(self, height: int) -> FrameBatch | None:
+        looks = self._pushed.looks.pop(height, 0) + self._later.looks.pop(height, 0)
+        settled = self._settled(height, looks <= self._tables.local_rows)
+        table, found = self._tables.measured(settled, [REL, NEXT], self._measures.columns(WEIGHT))
+        self._held.append(table)
+        nexts = _rows_by(found, NEXT)
+        if nexts:
+            self._later.add(table.frame.where(F.col(NEXT).isNotNull()).select(*self._key, NEXT), nexts)
+            if len(self._later.frames) >= PARTS:
+                ahead = united(self._later.frames).where(F.col(NEXT) > height).distinct()
+                self._later.frames = [self._keep(ahead)]
+        measured = self._measures.read(found)
+        if not any(measured.changed.values()):
+            return None
+        changes = table.frame.where(F.col(WEIGHT) != 0).drop(NEXT)
+        batch = FrameBatch(self._subject.versions, height, changes, list(self._entered.frames), measured)
+        self._entered.add(changes, {})
+        self._unite(self._entered, [*self._key, HEIGHT])
+        return batch
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        table = self._tables.checkpoint(frame)
+        self._held.append(table)
+        return table.frame
+
+    def _settled(self, height: int, few: bool) -> DataFrame:
+        """(rel, c0 .., weight, next): what to add to the entry at `height`, and where to look next."""
+        touched = [f.where(F.col(HEIGHT) == height).select(*self._key) for f in self._pushed.frames]
+        touched += [f.where(F.col(NEXT) == height).select(*self._key) for f in self._later.frames]
+        sources = []
+        for frame in self._pushed.frames:
+            sources.append(self._row(frame, F.col(HEIGHT), F.col(WEIGHT), long(0), F.col(HEIGHT) == height))
+        for frame in self._later.frames:
+            here = frame.where(F.col(NEXT) == height)
+            sources.append(self._row(here, F.lit(height), long(0), long(0), F.lit(True)))
+        old = [
+            self._row(f, F.col(HEIGHT), long(0), F.col(WEIGHT), F.lit(False)) for f in self._entered.frames
+        ]
+        if not self._subject.rebuilt:
+            for number, version in enumerate(self._subject.versions.values()):
+                rows = version.frame()
+                if rows is not None:
+                    wide = rows.select(
+                        F.lit(number).alias(REL),
+                        *padded(version.arity, self._subject.width),
+                        HEIGHT,
+                        SUPPORT,
+                        ENTRY,
+                    )
+                    old.append(self._row(wide, F.col(HEIGHT), F.col(SUPPORT), F.col(ENTRY), F.lit(False)))
+        if few:
+            spots = F.broadcast(self._settling.spots(united(touched)).distinct())
+            old = [self._settling.at_spots(frame, spots) for frame in old]
+        return self._settling.settled(united([*sources, *old]), height)
+
+    def _row(
+        self, frame: DataFrame, height: Column, support: Column, entry: Column, touched: Column
+    ) -> DataFrame:
+        return frame.select(
+            *self._key,
+            height.alias(HEIGHT),
+            support.alias(SUPPORT),
+            entry.alias(ENTRY),
+            touched.alias(TOUCHED),
+        )
+
+    # ---- the end
+
+    def finish(self) -> dict[str, Outcome]:
+        return {name: self._finish(number, name) for number, name in enumerate(self._subject.names)}
+
+    def _finish(self, number: int, name: str) -> Outcome:
+        version = self._subject.versions[name]
+        key = columns(version.arity)
+        mine = F.col(REL) == number
+        supports = [F.col(WEIGHT).alias(SUPPORT), long(0).alias(ENTRY)]
+        entries = [long(0).alias(SUPPORT), F.col(WEIGHT).alias(ENTRY)]
+        rows = [f.where(mine).select(*key, HEIGHT, *supports) for f in self._pushed.frames]
+        rows += [f.where(mine).select(*key, HEIGHT, *entries) for f in self._entered.frames]
+        if rows:
+            spread = united(rows).repartition(self._tables.partitions, *key) if key else united(rows)
+            layer = self._tables.checkpoint(summed(spread, version.arity), self._rows)
+        else:
+            # Nothing derives anything: a stratum that is made anew may come out empty.
+            layer = self._tables.local(empty_layer(version.arity))
+        try:
+            seen, layer.rows = compared(
+                version, layer, self._subject.rebuilt, self._subject.stratum, self._tables
+            )
+        except BaseException:
+            self._tables.release(layer)
+            raise
+        if not layer.rows:
+            self._tables.release(layer)
+        base = begun(version, self._subject.rebuilt, self._subject.stratum)
+        return Outcome(base.with_layer(layer, seen.counts(version.counts)), seen.change())
+
+
+def compared(
+    version: Version, layer: Table, rebuilt: bool, stratum: Stratum, tables: Tables
+) -> tuple[Seen, int]:
+    """What the tuples of a layer over `version` were and are, and how many rows the layer has. rebuilt: it replaces the
+    version, and all tuples of both count."""
+    key = columns(version.arity)
+    parts = [layer.frame.withColumns({NEW: long(1), TOUCHED: F.lit(True)})]
+    rows = version.frame()
+    if rows is not None:
+        if not rebuilt and layer.rows <= tables.local_rows and key:
+            wanted = F.broadcast(layer.frame.select(*key).distinct())
+            rows = rows.join(wanted, key, "left_semi").select(*rows.columns)
+        parts.append(rows.withColumns({NEW: long(0), TOUCHED: F.lit(rebuilt)}))
+    old, at = F.col(NEW) == 0, F.col(HEIGHT)
+    now = ~old if rebuilt else F.lit(True)
+    values = {}
+    for side, flag in (("was", old), ("is", now)):
+        values[f"{side}_asserted"] = _sum_if(flag & (at == 0), SUPPORT)
+        values[f"{side}_derived"] = _sum_if(flag & (at > 0), SUPPORT)
+        values[f"{side}_present"] = _sum_if(flag, ENTRY)
+    summary = (
+        united(parts)
+        .groupBy(*key)
+        .agg(
+            *(value.alias(name) for name, value in values.items()),
+            F.max(TOUCHED).alias(TOUCHED),
+            F.sum(NEW).alias(NEW),
+        )
+    )
+    table = tables.collect(summary.where(TOUCHED), small=layer.rows <= tables.local_rows)
+    was_asserted, was_derived, was_present, asserted, derived, present = (array_of(table, v) for v in values)
+    fold = in_place(stratum).get(version.name)
+    was_derived = derived_of(version.fold, was_derived, was_present)
+    derived = derived_of(fold, derived, present)
+    codes = codes_of(table, version.arity)
+    seen = Seen(codes, (was_asserted, was_derived, was_present), (asserted, derived, present), fold)
+    return seen, int(array_of(table, NEW).sum())
+
+
+def _rows_by(found: pa.Table, column: str) -> dict[int, int]:
+    """How many ROWS have each value of a column that is not null."""
+    known = found.filter(found.column(column).is_valid())
+    values, rows = array_of(known, column), array_of(known, ROWS)
+    return {value: int(rows[values == value].sum()) for value in np.unique(values).tolist()}
+
+
+def _sum_if(condition: Column, name: str) -> Column:
+    return F.sum(F.when(condition, F.col(name)).otherwise(0))

@@ -1,0 +1,102 @@
+"""The API's description (OpenAPI 3.1), made from the app when it is first asked for.
+
+Always: the same code gives the same description. FastAPI describes what it reads itself; this adds the bodies that
+calls read by hand, and removes FastAPI's own validation error, which no call answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
+
+from service import bulk_models, models
+from service.problems import PROBLEM_JSON
+
+API_VERSION: Final = "1.0"
+
+_DESCRIPTION: Final = """\
+Facts and rules in, derived relations out, every change incremental.
+
+A transaction changes facts and rules by integer weights: applied whole, exactly once, and durable when it
+is answered. It is part of one **epoch**, and reads see whole epochs only. The `token` of an answer, given to
+a read as `at_least`, makes the read see that epoch or a later one.
+
+Every error is a problem document (RFC 9457) with a stable `code`; `/problems` lists them.
+"""
+
+_TAGS: Final = [
+    {"name": "transactions", "description": "Change facts and rules; ask what became of a change."},
+    {"name": "rules", "description": "The rules, and how to add and remove them."},
+    {"name": "relations", "description": "Schemas, sizes and tuples."},
+    {"name": "query", "description": "Conjunctions, with named columns."},
+    {"name": "bulk", "description": "Imports and exports of files through Spark, and their jobs."},
+    {"name": "insight", "description": "Circuit, epochs, health, metrics, error codes."},
+]
+
+# The bodies that calls read by hand; their models are in no signature that FastAPI sees.
+_BODIES: Final = (
+    models.TransactionBody,
+    models.FactChange,
+    models.RuleChange,
+    models.ProgramChange,
+    models.QueryBody,
+    bulk_models.ImportBody,
+    bulk_models.ExportBody,
+)
+
+
+def describe(app: FastAPI) -> None:
+    """Make `app.openapi()`, and so `/openapi.json` and `/docs`, give the full description; made when first
+    asked."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _description(app)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _description(app: FastAPI) -> dict[str, Any]:
+    schema = get_openapi(
+        title="Zedlog",
+        version=API_VERSION,
+        summary="Incremental Datalog as a service",
+        description=_DESCRIPTION,
+        routes=app.routes,
+        tags=_TAGS,
+    )
+    _, bodies = models_json_schema(
+        [(model, "validation") for model in _BODIES], ref_template="#/components/schemas/{model}"
+    )
+    components = schema["components"]["schemas"]
+    components.update(bodies["$defs"])
+    for operation in _operations(schema):
+        _tidy(operation)
+    for unused in ("HTTPValidationError", "ValidationError"):
+        components.pop(unused, None)
+    schema["components"]["schemas"] = dict(sorted(components.items()))
+    return schema
+
+
+def _operations(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for methods in schema["paths"].values():
+        yield from methods.values()
+
+
+def _tidy(operation: dict[str, Any]) -> None:
+    """Remove FastAPI's validation error, and give problem documents their media type alone."""
+    responses = operation["responses"]
+    for status, response in list(responses.items()):
+        content = response.get("content", {})
+        as_json = content.get("application/json", {}).get("schema", {})
+        if as_json.get("$ref", "").endswith("/HTTPValidationError"):
+            del responses[status]
+        elif PROBLEM_JSON in content:
+            del content["application/json"]
+            content[PROBLEM_JSON]["schema"] = as_json
+    operation["responses"] = dict(sorted(responses.items()))
