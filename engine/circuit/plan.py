@@ -333,17 +333,6 @@ def equation(literal: Comparison, known: set[str]) -> tuple[str, Term] | None:
     return None
 
 
-def bindable(given: Iterable[str], literals: Sequence[Literal]) -> set[str]:
-    """The variables that can be bound from those given, the positive atoms, and equations over these."""
-    bound = set(given).union(*(names_of(literal) for literal in literals if isinstance(literal, Atom)))
-    while True:
-        equations = (equation(literal, bound) for literal in literals if isinstance(literal, Comparison))
-        new = {equation[0] for equation in equations if equation is not None} - bound
-        if not new:
-            return bound
-        bound |= new
-
-
 def _source(term: object) -> Source:
     if isinstance(term, Variable):
         return term.name

@@ -4,66 +4,151 @@ An epoch is refused if, in the state that it leads to, some binding fulfils a ru
 (1 / 0, an overflow), and no other literal is false. Plans evaluate a literal as soon as they can, and on changes of one
 relation after the other, so they also meet bindings that an atom to come excludes, or that are on their way out. These
 must not decide: what is refused would depend on the order of changes. So a plan drops a binding without a value and
-goes on; the placement remembers the literal and the binding's values, and asks here, at the end, for the rest of the
-rule:
+goes on; the placement remembers the rule, and the binding's values where they are few, and asks here, at the end:
 
-    p(z) :- q(x, y), z = x / y, ok(y).            met: no value of x / y for x, y = 7, 0
-    @binding(x, y) :- @undefined(x, y), q(x, y), ok(y).
+    p(z) :- q(x, y), z = x / y, ok(y), z > 2.                   met: no value of x / y for x, y = 7, 0
+    sure: @binding(x, y) :- @undefined(x, y), q(x, y), ok(y).   last: z = x / y, z > 2
 
-In: the rule, the literals without a value and the variables that were remembered. Out: a core rule over the final
-collections, whose result is not empty where the epoch is to be refused. Literals that use what only a literal without a
-value binds have no value either, and exclude nothing. Should the question meet another literal without a value, the
-answer is another question, with that literal left out too; so there are as many as a rule has literals at the most.
+In: the rule and the variables whose values were remembered. Out: a core rule over the final collections of all that
+always has a value, and the steps that may have none, with what waits for their variables. A binding of the first is to
+be taken through the second: a step that is false ends it, a step without a value marks it, and a step that uses a
+variable without a value has no value either. The epoch is refused if a marked binding comes to the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.circuit.normal import INTERNAL, CoreRule
-from engine.circuit.plan import CompiledRule, bindable, compile_rule, names_of
-from engine.language.syntax import Atom, Comparison, Variable
+from engine.circuit.plan import (
+    Absent,
+    CompiledRule,
+    Let,
+    Source,
+    Where,
+    compile_rule,
+    equation,
+    names_of,
+)
+from engine.data.codes import Codes
+from engine.data.symbols import SymbolTable
+from engine.errors import EvaluationError
+from engine.expressions import compile_condition, compile_term
+from engine.language.canonical import format_rule
+from engine.language.syntax import (
+    Atom,
+    BinaryOperation,
+    Comparison,
+    Constant,
+    FunctorCall,
+    Literal,
+    Negation,
+    Term,
+    UnaryOperation,
+    Variable,
+    walk,
+)
 
 UNDEFINED = f"{INTERNAL}undefined"
-"""The relation of the bindings that were met; the question's first atom."""
+"""The relation of the bindings that were remembered; the question's first atom."""
 _BINDING = f"{INTERNAL}binding"
+_FALLIBLE_OPERATORS = frozenset("+-*/%^")
+_FALLIBLE_FUNCTORS = frozenset({"to_number", "to_float"})
+
+Last = Let | Where | Absent
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whether a rule has a binding over the final state for which its literals `failed` have no value.
+    """Whether a rule has a binding over the final state for which a literal has no value; see the module.
 
-    failed: places in the body of `rule`. variables: the columns of `UNDEFINED`. places: for each literal of the
-    question's own body its place in that of `rule`; -1 for the first.
+    sure: the rule of all that always has a value; its head holds `variables`. last: the other steps, in an order in
+    which they can be taken; `literal` is a place in the body of `rule`.
     """
 
     rule: CoreRule
-    failed: frozenset[int]
+    sure: CompiledRule
     variables: tuple[str, ...]
-    asked: CompiledRule
-    places: tuple[int, ...]
+    last: tuple[Last, ...]
 
-    @property
-    def binding(self) -> tuple[str, ...]:
-        """The variables of a binding that the question finds."""
-        return tuple(term.name for term in self.asked.rule.head.terms if isinstance(term, Variable))
+    def refusal(self, binding: Mapping[str, Codes], symbols: SymbolTable) -> EvaluationError:
+        """The error for a binding (int64[1] for each variable) that comes to the end without a value, as the
+        evaluation of the first literal without one gives it."""
+        types = dict(self.rule.types)
+        known = dict(binding)
+        try:
+            for step in self.last:
+                if isinstance(step, Let):
+                    known[step.name] = compile_term(step.term, types).evaluate(known, 1, symbols)
+                elif isinstance(step, Where):
+                    compile_condition(step.condition, types).evaluate(known, 1, symbols)
+        except EvaluationError as error:
+            error.detail["rule"] = format_rule(self.rule.origin)
+            return error
+        raise AssertionError("every literal has a value for this binding")
 
-    @property
-    def first_failed(self) -> Comparison:
-        """The literal that an error is about."""
-        literal = self.rule.body[min(self.failed)]
-        assert isinstance(literal, Comparison), "an atom always has a value"
-        return literal
+
+def ask(rule: CoreRule, remembered: Sequence[str] | None = None) -> Question:
+    """The question about a rule, for bindings with the `remembered` variables in `UNDEFINED`, or for all bindings."""
+    first: list[Literal] = [literal for literal in rule.body if isinstance(literal, Atom)]
+    if remembered is not None:
+        first.insert(0, Atom(UNDEFINED, tuple(map(Variable, remembered))))
+    left = [place for place, literal in enumerate(rule.body) if not isinstance(literal, Atom)]
+    known = {name for literal in first for name in names_of(literal)}
+
+    def next_of(places: Iterable[int]) -> int | None:
+        return next((place for place in places if _is_ready(rule.body[place], known)), None)
+
+    while (place := next_of(place for place in left if not can_fail(rule.body[place]))) is not None:
+        left.remove(place)
+        first.append(rule.body[place])
+        known |= names_of(rule.body[place])
+    variables = tuple(sorted(known))
+    head = Atom(_BINDING, tuple(map(Variable, variables)))
+    sure = CoreRule(rule.id, head, tuple(first), rule.types, rule.origin)
+    last: list[Last] = []
+    while left:
+        place = next_of(left)
+        assert place is not None, "every variable of a rule can be bound"
+        left.remove(place)
+        last.append(_step(place, rule.body[place], known))
+        known |= names_of(rule.body[place])
+    return Question(rule, compile_rule(sure), variables, tuple(last))
 
 
-def ask(rule: CoreRule, failed: frozenset[int], variables: Sequence[str]) -> Question:
-    """The question about the literals `failed` of a rule, whose variables are among `variables`."""
-    left = [(place, literal) for place, literal in enumerate(rule.body) if place not in failed]
-    bound = bindable(variables, [literal for _, literal in left])
-    kept = [(place, literal) for place, literal in left if names_of(literal) <= bound]
-    start = Atom(UNDEFINED, tuple(map(Variable, variables)))
-    head = Atom(_BINDING, tuple(map(Variable, sorted(bound))))
-    core = CoreRule(rule.id, head, (start, *(literal for _, literal in kept)), rule.types, rule.origin)
-    places = (-1, *(place for place, _ in kept))
-    return Question(rule, failed, tuple(variables), compile_rule(core), places)
+def can_fail(node: Term | Literal) -> bool:
+    """Whether there are values of the variables for which there is no result."""
+    for part in walk(node):
+        match part:
+            case BinaryOperation() | UnaryOperation():
+                if part.operator in _FALLIBLE_OPERATORS:
+                    return True
+            case FunctorCall():
+                if part.functor in _FALLIBLE_FUNCTORS:
+                    return True
+            case Comparison():
+                if part.operator.endswith("match"):
+                    return True
+    return False
+
+
+def _step(place: int, literal: Literal, known: set[str]) -> Last:
+    carry = tuple(sorted(known))
+    if isinstance(literal, Negation):
+        key = tuple((column, _source(term)) for column, term in enumerate(literal.atom.terms))
+        return Absent(0, literal.atom.relation, False, key, carry)
+    assert isinstance(literal, Comparison), "atoms come first"
+    bound = equation(literal, known)
+    return Where(place, literal, carry) if bound is None else Let(place, *bound, carry)
+
+
+def _is_ready(literal: Literal, known: set[str]) -> bool:
+    return names_of(literal) <= known or (
+        isinstance(literal, Comparison) and equation(literal, known) is not None
+    )
+
+
+def _source(term: Term) -> Source:
+    assert isinstance(term, Variable | Constant), "a negated atom has no other terms"
+    return term.name if isinstance(term, Variable) else term

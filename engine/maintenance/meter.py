@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from engine.circuit.circuit import Stratum
+from engine.circuit.normal import INTERNAL
 from engine.errors import BudgetExceededError, EvaluationCancelledError
 from engine.maintenance.placement import Budget
-from engine.maintenance.policy import Course
+from engine.maintenance.policy import Course, known_to_users
 
 
 class Growing(Protocol):
@@ -50,7 +51,7 @@ class Meter:
         self._stratum = stratum
         self.course = course if course is not None else Course()
         if self.budget.entered is not None:
-            self.budget.entered(stratum.relations)
+            self.budget.entered(known_to_users(stratum.relations))
 
     def grew(self) -> None:
         """Some array of a relation was enlarged."""
@@ -137,11 +138,13 @@ class Meter:
         names = stratum.relations if stratum else ()
         own = [self._relations[name] for name in names if name in self._relations]
         grown = self._relations[relation.name] if relation else max(own, key=lambda r: r.live, default=None)
-        where = f" while {grown.name} grew to {grown.live:,} tuples" if grown else ""
+        # Relations and rules that only the circuit has say nothing to a user.
+        shown = grown if grown is not None and known_to_users((grown.name,)) else None
+        where = f" while {shown.name} grew to {shown.live:,} tuples" if shown else ""
         raise BudgetExceededError(
             f"the transaction needs {text}{where}; it was dropped whole{'. ' if hint else ''}{hint}",
             budget=what,
-            stratum=list(names),
-            rules=[rule.id for rule in stratum.rules] if stratum else [],
-            relation=grown.name if grown else None,
+            stratum=list(known_to_users(names)),
+            rules=sorted({rule.id.partition(INTERNAL)[0] for rule in stratum.rules}) if stratum else [],
+            relation=shown.name if shown else None,
         )

@@ -45,6 +45,7 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
+from engine.circuit.circuit import is_internal
 from engine.data.transaction import STRATEGIES, Strategy
 from engine.errors import InvalidRequestError, shown
 
@@ -234,7 +235,7 @@ class Course:
         self._facts = facts or OwnFacts()
         self._policy = policy
         self._watched = last is not None and last.held > 0 and policy is not None and not policy.never
-        self._ahead = ahead
+        self.ahead = ahead
         self._left = left
         self._height = BELOW
         self._direction = 0.0
@@ -302,10 +303,10 @@ class Course:
         if cost <= policy.switch * self._bootstrap(last, bootstrap):
             return
         later = self._later(last, step)
-        remaining = (step if self._ahead else 0) + later
+        remaining = (step if self.ahead else 0) + later
         self.estimate = max(self.estimate, self.spent + step + later)
         update = policy.price * ratio * remaining
-        undone = self._facts.moved + self._pushed if self._ahead else 0
+        undone = self._facts.moved + self._pushed if self.ahead else 0
         bootstrap += direction * remaining
         self._decide(last, policy, update - undone, bootstrap, self.spent + step + later, step)
 
@@ -356,12 +357,16 @@ def _unknown(last: BootstrapCost) -> float:
 
 def reason(policy: Policy, switched: Sequence[Switched], rebuilt: Sequence[tuple[str, ...]]) -> str:
     """Why an epoch was evaluated as it was, in words."""
-    parts = [_told(one) for one in switched]
+    # A stratum of relations that only the circuit has goes with one that the user knows.
+    parts = [_told(one) for one in switched if known_to_users(one.relations)]
+    if switched and not parts:
+        parts.append("bootstrapped in part")
     if not switched:
         asked = policy.strategy == "bootstrap"
         parts.append("bootstrapped, as asked: nothing was derived before" if asked else "maintained")
-    if rebuilt:
-        parts.append(f"built anew, for its members changed: {', '.join(map(_named, rebuilt))}")
+    told = [relations for relations in rebuilt if known_to_users(relations)]
+    if told:
+        parts.append(f"built anew, for its members changed: {', '.join(map(_named, told))}")
     return "; ".join(parts)
 
 
@@ -375,5 +380,10 @@ def _told(one: Switched) -> str:
     )
 
 
-def _named(relations: Sequence[str]) -> str:
-    return "{" + ", ".join(relations) + "}"
+def known_to_users(relations: Iterable[str]) -> tuple[str, ...]:
+    """The relations without those that only the circuit has."""
+    return tuple(name for name in relations if not is_internal(name))
+
+
+def _named(relations: Iterable[str]) -> str:
+    return "{" + ", ".join(known_to_users(relations)) + "}"

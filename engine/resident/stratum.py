@@ -23,6 +23,7 @@ from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
 from engine.maintenance.meter import Meter
 from engine.maintenance.oscillation import Oscillation
+from engine.maintenance.placement import FactDelta
 from engine.resident.bound import BoundPlan, BoundStep
 from engine.resident.clocked import ClockedFold
 from engine.resident.folds import current_values, distinct_rows, fold_groups
@@ -51,7 +52,13 @@ class Changes:
 
 
 class StratumRun:
-    """The work on one stratum. `bound[id]` are the plans of a rule, by body atom."""
+    """The work on one stratum. `bound[id]` are the plans of a rule, by body atom.
+
+    deltas: the net changes of lower relations. replaced: the relations in whose place those of the stratum are built
+    anew.
+    """
+
+    ahead = True
 
     def __init__(
         self,
@@ -61,8 +68,12 @@ class StratumRun:
         runner: Runner,
         meter: Meter,
         journal: Journal,
+        deltas: Mapping[str, Batch] | None = None,
+        replaced: Mapping[str, Relation] | None = None,
     ) -> None:
         self._stratum = stratum
+        self._deltas = deltas or {}
+        self._replaced = replaced or {}
         self._own = frozenset(stratum.relations)
         self._relations = relations
         self._bound = bound
@@ -87,11 +98,12 @@ class StratumRun:
 
     # ---- the three sources of change
 
-    def lower_changes(self, deltas: Mapping[str, Batch], rules: Iterable[str]) -> None:
+    def lower_changes(self, rules: Iterable[str]) -> None:
         """Carry the net changes of lower relations through `rules` (ids of the rules that were there before).
 
         A plan of a negated atom starts with the weights turned round, for a tuple that appears takes away.
         """
+        deltas = self._deltas
         plans: dict[str, list[BoundPlan]] = {}
         for rule in rules:
             for plan in self._bound[rule]:
@@ -131,7 +143,7 @@ class StratumRun:
         self._send(smallest, batch)
         self._runner.run(smallest, batch, lambda step: [self._main(step)], self._meter.charge, self._emit)
 
-    def fold_changes(self, fold: Fold, deltas: Mapping[str, Batch], whole: Iterable[str] = ()) -> None:
+    def fold_changes(self, fold: Fold, whole: Iterable[str] = ()) -> None:
         """Fold the groups that changed in the sources again; a fold on the height clock is told of them.
 
         whole: relations all of whose groups are meant: sources that are new to the fold, and such as are its sources
@@ -139,6 +151,7 @@ class StratumRun:
         A group's old value is the target's tuple; where it is another now, the target loses the one and gains the
         other, each with a support of 1 at height 1.
         """
+        deltas = self._deltas
         target = self._relations[fold.target]
         size = len(fold.group)
         clocked = self._clocked.get(fold.target)
@@ -168,9 +181,21 @@ class StratumRun:
             codes[:, fold.place] = values[new]
             self._push(fold.target, codes, _ONE_UP, ONE)
 
-    def assert_facts(self, relation: str, codes: I64, weights: I64) -> None:
-        """Add `weights` to the asserted weights of the tuples."""
+    def assert_facts(self, relation: str, facts: FactDelta) -> None:
+        """Add to the asserted weights of tuples."""
+        codes, weights = facts
         self._push(relation, codes, GROUND, weights)
+
+    def assert_held(self) -> None:
+        """Assert the facts of the relations that are replaced."""
+        for name in self._stratum.relations:
+            if name in self._replaced:
+                kept = self._replaced[name]
+                rows = kept.all_rows()
+                asserted, _, _ = kept.describe(rows)
+                held = np.flatnonzero(asserted)
+                if len(held):
+                    self.assert_facts(name, (kept.codes(rows[held]), asserted[held]))
 
     def add_supports(self, relation: str, codes: I64, heights: I32, weights: I64) -> None:
         """Add supports that were derived elsewhere, at their heights."""
@@ -178,7 +203,7 @@ class StratumRun:
 
     # ---- heights
 
-    def ascend(self) -> None:
+    def run(self) -> None:
         """Bring entries, and whatever follows from them, up to date with the supports, height by height."""
         while (height := self._next_height()) is not None:
             self._meter.height(height, self._stratum)

@@ -1,132 +1,160 @@
-"""A stratum with count, sum or mean in recursion, brought through an epoch by the resident placement, in the driver.
+"""A stratum with count, sum or mean in recursion, on the resident placement's kernels, in the driver.
 
 Such a fold walks the timeline of a group from height to height: it has no form as a query over all groups at once, and
 a query for each of some hundred heights would take minutes. So the stratum's state, and the relations of lower strata
-that it reads, come into the driver, a resident placement of this stratum alone does the epoch, and the result goes
-back. The evaluation itself is incremental; around it an epoch that touches the stratum moves all of it, and the driver
-must have the memory for that. Everything else of the program stays where it is.
+that it reads, come into the driver, the resident work on a stratum (engine/resident/stratum.py) brings them through the
+epoch, and the result goes back. The evaluation itself is incremental; around it an epoch that touches the stratum moves
+all of it, and the driver must have the memory for that. Everything else of the program stays where it is.
 
 In: the stratum before and after, what is held, what changed below. Out: as of any other stratum, `Outcome`s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from engine.circuit.circuit import Circuit, Stratum
-from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, to_arrow
+from engine.circuit.circuit import Stratum
+from engine.circuit.normal import Demand, Fold
+from engine.circuit.plan import CompiledRule
+from engine.data.arrow import ENTRY, array_of, codes_of
 from engine.data.codes import Codes
-from engine.maintenance.placement import Budget, Encode, FactDelta, PlacementState
-from engine.maintenance.policy import Policy
-from engine.resident.placement import ResidentPlacement
-from engine.resident.relation import Relation
-from engine.resident.transfer import fill
+from engine.maintenance.change import RelationChange
+from engine.maintenance.meter import Growing, Meter
+from engine.maintenance.placement import Encode, FactDelta
+from engine.resident.bound import BoundPlan, bind_rule
+from engine.resident.changes import visible_change
+from engine.resident.layout import I64
+from engine.resident.relation import ONE, Relation
+from engine.resident.steps import Batch, Runner
+from engine.resident.stratum import GROUND, Changes, StratumRun
+from engine.resident.transfer import fill, to_table
 from engine.spark.frames import WEIGHT
 from engine.spark.stratum import Lower
 from engine.spark.tables import Tables
-from engine.spark.version import Version, collected
-from engine.spark.work.driver import compared
+from engine.spark.version import Counts, Version, collected
 from engine.spark.work.work import Outcome, begun, in_place
 
-_GROUND = np.zeros(1, np.int32)
-_ONE = np.ones(1, np.int64)
 
+class ClockedWork:
+    """The work on one such stratum in one epoch.
 
-@dataclass(frozen=True, slots=True)
-class Clocked:
-    """One epoch of one such stratum. before: what it was; None where its state is not to go on.
-
-    versions: its relations as they were. lower: of the relations that it reads, or read before. arities: of all of
-    these. facts: changes of its own asserted facts.
+    before: what it was; None where it is computed from nothing, which is so, too, where its state is `discarded`.
+    versions: its relations as they were. lower: those that it reads, or read before. rules: old and new ones by id.
+    growing: what the budget's watch looks at; it gets the relations in the driver. take: gets what comes out. faulty:
+    gets the rules that met a binding without a value.
     """
 
-    stratum: Stratum
-    before: Stratum | None
-    versions: Mapping[str, Version]
-    lower: Mapping[str, Lower]
-    arities: Mapping[str, int]
-    facts: Mapping[str, FactDelta]
+    ahead = True
 
-    def run(
-        self, tables: Tables, encode: Encode, budget: Budget, policy: Policy, charge: Callable[[int], None]
-    ) -> dict[str, Outcome]:
-        """The stratum's relations after the epoch.
+    def __init__(
+        self,
+        stratum: Stratum,
+        before: Stratum | None,
+        versions: Mapping[str, Version],
+        discarded: bool,
+        lower: Mapping[str, Lower],
+        rules: Mapping[str, CompiledRule],
+        tables: Tables,
+        meter: Meter,
+        growing: dict[str, Growing],
+        encode: Encode,
+        take: Callable[[Mapping[str, Outcome]], None],
+        faulty: set[str],
+    ) -> None:
+        self._stratum = stratum
+        self._versions = versions
+        self._tables = tables
+        self._take = take
+        folds = in_place(stratum)
+        self._own = {name: Relation(name, v.arity, fold=folds.get(name)) for name, v in versions.items()}
+        was = {name: Relation(name, v.arity, fold=v.fold) for name, v in versions.items() if v.rows}
+        for name, relation in (was if discarded else self._own).items():
+            if versions[name].rows:
+                fill(relation, collected(versions[name], tables))
+        self._replaced = was if discarded else {}
+        growing.update(self._own)
+        relations = {**self._own, **{name: _present(one.new, tables) for name, one in lower.items()}}
+        demands: Iterator[Demand] = chain(stratum.demands, before.demands if before is not None else ())
+        for demand in demands:
+            if demand.columns not in relations[demand.relation].indexes:
+                relations[demand.relation].add_index(demand.columns)
+        arities = {name: relation.arity for name, relation in relations.items()}
+        used = {rule.id for one in (stratum, before) if one is not None for rule in one.rules}
+        runner = Runner(1)
+        runner.symbols, runner.check = encode.symbols, meter.check_time
 
-        Raises:
-            FixpointNotReachedError, EvaluationError, BudgetExceededError: as the resident placement does.
-        """
-        held = {name: collected(version, tables) for name, version in self.versions.items()}
-        resident = ResidentPlacement(threads=1)
-        if self.before is None:
-            facts = self._everything(held, tables)
-        else:
-            below = {
-                name: _present(collected(one.old, tables), one.old.arity) for name, one in self.lower.items()
-            }
-            state = {
-                name: to_arrow(codes, height=_GROUND, support=_ONE, entry=_ONE)
-                for name, codes in below.items()
-            }
-            resident.import_state(PlacementState(self._circuit(self.before), {**held, **state}), encode)
-            facts = {**self.facts, **self._deltas(tables)}
-        executed = resident.execute(self._circuit(self.stratum), facts, encode, budget, policy)
-        resident.commit()
-        charge(executed.derivations)
-        after = resident.export_state().relations
-        return {
-            name: self._outcome(version, held[name], after[name], tables)
-            for name, version in self.versions.items()
-        }
+        def meet(plan: BoundPlan, literal: int, variables: tuple[str, ...], columns: dict[str, I64]) -> None:
+            faulty.add(plan.rule.id)
 
-    def _circuit(self, stratum: Stratum) -> Circuit:
-        """The stratum over relations that hold facts only."""
-        below = tuple(Stratum((name,), (), False) for name in sorted(self.lower))
-        return Circuit.of((*below, stratum), self.arities)
+        runner.meet = meet
+        self._journal = {name: Changes(not relation.live) for name, relation in self._own.items()}
+        self._run = StratumRun(
+            stratum,
+            relations,
+            {id_: bind_rule(rules[id_], arities, encode) for id_ in used},
+            runner,
+            meter,
+            self._journal,
+            {name: _changes(one, tables) for name, one in lower.items() if one.delta is not None},
+            self._replaced,
+        )
 
-    def _everything(self, held: Mapping[str, pa.Table], tables: Tables) -> dict[str, FactDelta]:
-        """All that the stratum is computed from."""
-        facts: dict[str, FactDelta] = {}
-        for name, one in self.lower.items():
-            facts[name] = _present(collected(one.new, tables), one.new.arity), _ONE
-        for name, table in held.items():
-            ground = table.filter(pc.equal(table.column(HEIGHT), 0))
-            codes, weights = codes_of(ground, self.arities[name]), array_of(ground, SUPPORT)
-            if name in self.facts:
-                more, by = self.facts[name]
-                codes = np.concatenate((codes, more))
-                weights = np.concatenate((weights, np.broadcast_to(by, len(more))))
-            facts[name] = codes, weights
-        return facts
+    def lower_changes(self, rules: Sequence[str]) -> None:
+        self._run.lower_changes(rules)
 
-    def _deltas(self, tables: Tables) -> dict[str, FactDelta]:
-        """What changed in the lower relations."""
-        deltas = {}
-        for name, one in self.lower.items():
-            if one.delta is not None:
-                table = one.delta.local
-                if table is None:
-                    table = tables.collect(one.delta.frame, small=False)
-                deltas[name] = codes_of(table, one.new.arity), array_of(table, WEIGHT)
-        return deltas
+    def whole_rule(self, rule: str, weight: int) -> None:
+        self._run.whole_rule(rule, weight)
 
-    def _outcome(self, version: Version, held: pa.Table, after: pa.Table, tables: Tables) -> Outcome:
-        was = Relation(version.name, version.arity, fold=version.fold)
-        fill(was, held)
-        now = Relation(version.name, version.arity, fold=in_place(self.stratum).get(version.name))
-        fill(now, after)
-        seen = compared(was, now)
-        fresh = begun(version, True, self.stratum)
-        return Outcome(fresh.with_layer(tables.put(after), seen.counts(version.counts)), seen.change())
+    def fold_changes(self, fold: Fold, whole: Sequence[str]) -> None:
+        self._run.fold_changes(fold, whole)
+
+    def assert_facts(self, relation: str, facts: FactDelta) -> None:
+        self._run.assert_facts(relation, facts)
+
+    def assert_held(self) -> None:
+        self._run.assert_held()
+
+    def run(self) -> None:
+        self._run.run()
+        self._take({name: self._outcome(relation) for name, relation in self._own.items()})
+
+    def _outcome(self, relation: Relation) -> Outcome:
+        version = self._versions[relation.name]
+        change = visible_change(relation, self._journal[relation.name], self._replaced.get(relation.name))
+        layer = self._tables.put(to_table(relation))
+        fresh = begun(version, True, self._stratum)
+        return Outcome(fresh.with_layer(layer, _counts(version.counts, change)), change)
 
 
-def _present(rows: pa.Table, arity: int) -> Codes:
-    """The tuples whose entries sum up to 1."""
-    tally = Relation("", arity)
-    tally.push(codes_of(rows, arity), _GROUND, array_of(rows, ENTRY))
+def _counts(before: Counts, change: RelationChange) -> Counts:
+    return before.plus(
+        int(change.present.sum(dtype=np.int64)),
+        int(np.count_nonzero(change.asserted > 0)) - int(np.count_nonzero(change.was_asserted)),
+        int(np.count_nonzero(change.derived)) - int(np.count_nonzero(change.was_derived)),
+    )
+
+
+def _present(version: Version, tables: Tables) -> Relation:
+    """The tuples of a lower relation that are present: those whose entries sum up to 1."""
+    tally = Relation("", version.arity)
+    if version.rows:
+        rows = collected(version, tables)
+        tally.push(codes_of(rows, version.arity), GROUND, array_of(rows, ENTRY))
     found, _, sums = tally.supports()
-    return tally.codes(found[sums > 0])
+    codes: Codes = tally.codes(found[sums > 0])
+    relation = Relation(version.name, version.arity)
+    rows = relation.push(codes, GROUND, ONE)
+    relation.change_entries(rows, np.ones(len(rows), np.int64), 0, 0)
+    return relation
+
+
+def _changes(lower: Lower, tables: Tables) -> Batch:
+    """What changed in a lower relation."""
+    assert lower.delta is not None, "it changed"
+    table = lower.delta.local
+    if table is None:
+        table = tables.collect(lower.delta.frame, small=False)
+    return Batch(codes_of(table, lower.new.arity), GROUND, array_of(table, WEIGHT))

@@ -7,6 +7,8 @@ import pytest
 
 from engine import Reasoner
 from engine.errors import BudgetExceededError
+from engine.language.canonical import rule_id
+from engine.language.parser import parse_rules
 from engine.maintenance.placement import Budget
 from engine.resident import relation as arrays
 from engine.resident.placement import ResidentPlacement
@@ -50,7 +52,7 @@ def test_what_is_held_is_known_without_looking_at_every_relation() -> None:
     assert isinstance(placement, ResidentPlacement)
 
     def held() -> int:
-        return sum(relation.memory() for relation in placement._relations.values())
+        return sum(relation.memory() for relation in placement._store.relations.values())
 
     r.apply(facts={"edge": chain(200)}, rules=CLOSURE)
     assert r.memory() == held() > 0
@@ -60,6 +62,20 @@ def test_what_is_held_is_known_without_looking_at_every_relation() -> None:
     assert r.memory() == held()
     r.apply(facts={"edge": [((i, i + 1), -1) for i in range(200)]})
     assert r.memory() == held()
+
+
+def test_a_refusal_names_what_its_user_wrote() -> None:
+    """And not the relation of what is counted, which only the circuit has, though that is what grew."""
+    r = Reasoner("resident", budget=Budget(tuples=30))
+    rule = "c(x, count(y)) :- e(y, x), f(x)."
+    with pytest.raises(BudgetExceededError, match="36 tuples, of 30 allowed") as refused:
+        r.apply(
+            facts={"e": [((i, i % 3), 1) for i in range(10)] * 2, "f": [((i,), 1) for i in range(16)]},
+            rules=[(rule, 1)],
+        )
+    error = refused.value
+    assert "@" not in f"{error}{error.detail}"
+    assert error.detail["rules"] == [rule_id(parse_rules(rule)[0])]
 
 
 def test_symbols_count() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from engine import Reasoner
 from engine.errors import EvaluationError, FixpointNotReachedError
+from engine.maintenance.policy import Policy
 from tests.oracle.subject import everything
 from tests.spark.compare import apply_both, assert_same_state
 
@@ -76,3 +77,22 @@ def test_a_refused_one_changes_nothing_and_a_move_keeps_everything(on_spark: Mak
     assert spark.state() == resident.state()
     assert spark.apply(**RANK[1]).changes == resident.apply(**RANK[1]).changes
     assert spark.state() == resident.state()
+
+
+@pytest.mark.parametrize("strategy", ["bootstrap", "auto", "update"])
+def test_what_is_told_of_a_clocked_stratum_is_what_was_done(on_spark: Make, strategy: Any) -> None:
+    """Its way through the epoch is decided by the same walk, and counted by the same kernels, as on resident."""
+    policy = Policy(switch=0.05, floor=0)
+    # Without the rule of another stratum, and the change that ends the recursion: Spark evaluates those in its own way.
+    alone = {**ATTEND[0], "rules": ATTEND[0]["rules"][:3]}
+    spark, resident = on_spark("mixed", switch=policy), Reasoner("resident", switch=policy)
+    for change in (alone, *ATTEND[1:-1]):
+        ours = spark.apply(**change, strategy=strategy)
+        theirs = resident.apply(**change, strategy=strategy)
+        assert (ours.strategy, ours.reason, ours.cost) == (theirs.strategy, theirs.reason, theirs.cost)
+        assert_same_state(spark, resident)
+    if strategy != "update":
+        assert (
+            "bootstrapped {attend, cnt}"
+            in spark.dry_run(facts={"ill": [(("a",), 1)]}, strategy=strategy).reason
+        )

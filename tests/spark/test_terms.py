@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
+from engine.circuit.undefined import can_fail
 from engine.data.symbols import SymbolTable
 from engine.data.values import Encoder, encode_value
 from engine.errors import EvaluationError
@@ -19,7 +20,7 @@ from engine.expressions import compile_condition, compile_term
 from engine.language.schema import ColumnType
 from engine.language.syntax import BinaryOperation, Comparison, FunctorCall, Term, UnaryOperation, Variable
 from engine.spark.plans.floats import ordered, to_code, to_double
-from engine.spark.plans.terms import Terms, can_fail, is_native
+from engine.spark.plans.terms import Terms, is_native
 from engine.spark.session.session import SparkSource
 
 MAX, MIN = 2**63 - 1, -(2**63)

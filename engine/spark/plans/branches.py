@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from engine.circuit.normal import Fold
 from engine.circuit.plan import Check, CompiledRule, Extend, Let, Plan, Where
+from engine.circuit.undefined import can_fail
 from engine.data.arrow import HEIGHT, column, columns
 from engine.errors import EvaluationError
 from engine.maintenance.placement import Encode
@@ -22,7 +23,6 @@ from engine.spark.frames import DERIVATIONS, FAULT, REL, WEIGHT, long, padded, u
 from engine.spark.plans.folds import groups, refolded
 from engine.spark.plans.lowering import See, derivations
 from engine.spark.plans.shared_joins import Started, Together, shape
-from engine.spark.plans.terms import can_fail
 from engine.spark.plans.texts import InDriver
 from engine.spark.version import Version
 from engine.spark.work.work import Supports

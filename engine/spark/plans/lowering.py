@@ -22,11 +22,12 @@ from pyspark.sql import functions as F
 
 from engine.circuit.normal import CoreRule
 from engine.circuit.plan import Absent, Check, Extend, Let, Plan, Source, Start, Step, Where
+from engine.circuit.undefined import can_fail
 from engine.data.arrow import HEIGHT, column
 from engine.language.syntax import Constant, Variable, walk
 from engine.maintenance.placement import Encode
 from engine.spark.frames import FAULT, WEIGHT, long, united
-from engine.spark.plans.terms import Terms, can_fail, is_native
+from engine.spark.plans.terms import Terms, is_native
 from engine.spark.plans.texts import InDriver
 
 HOLDS = "holds"

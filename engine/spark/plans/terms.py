@@ -48,8 +48,6 @@ _COMPARE: dict[str, Callable[[Column, Column], Column]] = {
     "!=": lambda a, b: a != b,
     **ORDER,
 }
-_FALLIBLE_OPERATORS = frozenset("+-*/%^")
-_FALLIBLE_FUNCTORS = frozenset({"to_number", "to_float"})
 
 
 def type_of(term: Term, types: Types) -> ColumnType | None:
@@ -57,22 +55,6 @@ def type_of(term: Term, types: Types) -> ColumnType | None:
     if isinstance(term, Constant):
         return term.type
     return types.get(term.name) if isinstance(term, Variable) else compile_term(term, types).type
-
-
-def can_fail(node: Term | Comparison) -> bool:
-    """Whether there are values of the variables for which there is no result."""
-    for part in walk(node):
-        match part:
-            case BinaryOperation() | UnaryOperation():
-                if part.operator in _FALLIBLE_OPERATORS:
-                    return True
-            case FunctorCall():
-                if part.functor in _FALLIBLE_FUNCTORS:
-                    return True
-            case Comparison():
-                if part.operator.endswith("match"):
-                    return True
-    return False
 
 
 def is_native(node: Term | Comparison, types: Types) -> bool:

@@ -156,7 +156,7 @@ class Fixpoint:
             if len(mine):
                 codes = codes_of(supports, self.arities[name])[mine]
                 run.add_supports(name, codes, heights[mine], weights[mine])
-        run.ascend()
+        run.run()
 
 
 def by_pivot(table: pa.Table, pivots: Sequence[int]) -> tuple[pa.Table, Codes]:

@@ -1,4 +1,4 @@
-"""What the resident placement looks at in an epoch: what changed, however many rules there are."""
+"""What the walk looks at in an epoch: what changed, however many rules there are."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import pytest
 
 from engine import Reasoner
 from engine.circuit.circuit import Stratum
-from engine.resident.placement import ResidentPlacement
+from engine.maintenance.epoch import Epoch
 
 
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """The strata that epochs look at, from now on."""
     seen: list[tuple[str, ...]] = []
-    run = ResidentPlacement._run
+    bring = Epoch._bring
 
-    def watched(placement: ResidentPlacement, epoch: object, stratum: Stratum, *rest: object) -> None:
+    def watched(epoch: Epoch, stratum: Stratum, *rest: object) -> None:
         seen.append(stratum.relations)
-        run(placement, epoch, stratum, *rest)  # type: ignore[arg-type]
+        bring(epoch, stratum, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ResidentPlacement, "_run", watched)
+    monkeypatch.setattr(Epoch, "_bring", watched)
     return seen
 
 

@@ -1,0 +1,245 @@
+"""One epoch on Spark: the work of the strata, and the versions of relations that come out of it.
+
+In: the store, the circuit of the epoch, the changed facts. Out: the changes of each relation. Always: the store's
+versions stay as they are until `commit`; so `rollback` forgets the new ones, and `commit` the old ones. What is done
+with a stratum is decided by the walk (engine/maintenance/epoch.py); a stratum with counts or sums in recursion is
+worked on in the driver (clocked.py), any other one by stratum.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from pyspark.sql import functions as F
+
+from engine.circuit.circuit import Circuit, Stratum, is_internal
+from engine.data.arrow import HEIGHT, SUPPORT, to_arrow
+from engine.errors import ZedlogError
+from engine.maintenance.change import RelationChange
+from engine.maintenance.epoch import Epoch, Held, Work
+from engine.maintenance.meter import Growing, Meter
+from engine.maintenance.placement import Budget, Encode, Executed, FactDelta
+from engine.maintenance.policy import Course, Policy
+from engine.spark.clocked import ClockedWork
+from engine.spark.frames import WEIGHT
+from engine.spark.plans.undefined import check_faults
+from engine.spark.store import Store
+from engine.spark.stratum import Growth, Lower, StratumRun
+from engine.spark.tables import Table
+from engine.spark.version import Version, asserted_in_driver, compacted
+from engine.spark.work.work import Outcome
+
+
+class SparkEpoch:
+    """See the module. heights: that it went through, all strata together."""
+
+    def __init__(
+        self,
+        store: Store,
+        circuit: Circuit,
+        facts: Mapping[str, FactDelta],
+        encode: Encode,
+        budget: Budget,
+        policy: Policy,
+    ) -> None:
+        self.heights = 0
+        self._store = store
+        self._tables = store.tables
+        self._encode = encode
+        self._epoch = Epoch(circuit, store.circuit, facts, policy, store.costs)
+        self._rules = {**store.circuit.rules, **circuit.rules}
+        self.versions = self._begun()
+        self._growth = {name: Growth(name, v.live, v.memory()) for name, v in self.versions.items()}
+        self._growing: dict[str, Growing] = dict(self._growth)
+        self._meter = Meter(budget, self._growing)
+        self._deltas: dict[str, Table] = {}
+        self._changes: dict[str, RelationChange] = {}
+        self._discarded: set[str] = set()
+        self._faulty: set[str] = set()
+
+    def _begun(self) -> dict[str, Version]:
+        versions, circuit = dict(self._store.versions), self._epoch.circuit
+        for name in (name for stratum in self._epoch.fresh for name in stratum.relations):
+            arity = circuit.arities[name]
+            if name not in versions or versions[name].arity != arity:
+                # Nothing of the old program holds a tuple of it: the reasoner lets a schema go only then.
+                assert name not in versions or not versions[name].live, (
+                    "a relation with tuples keeps its arity"
+                )
+                versions[name] = Version(name, arity)
+        return versions
+
+    def run(self) -> Executed:
+        """Execute the epoch. After an error it has to be rolled back."""
+        meter, rules = self._meter, self._epoch.circuit.rules
+        try:
+            with self._tables.watched(meter.budget.seconds, meter.budget.cancelled, meter.check_time):
+                self._epoch.run(lambda _: self, meter, self._encode)
+                check_faults(
+                    [rule for id_, rule in sorted(rules.items()) if id_ in self._faulty],
+                    lambda relation: self.versions[relation].entries(),
+                    self._tables,
+                    self._encode,
+                )
+            visible = ((name, change) for name, change in self._changes.items() if not is_internal(name))
+            return self._epoch.executed(visible, meter)
+        finally:
+            for table in self._deltas.values():
+                self._tables.release(table)
+
+    # ---- what the walk asks for
+
+    def held(self, stratum: Stratum) -> Held:
+        versions = [self.versions[name] for name in stratum.relations]
+        return Held(
+            any(version.rows for version in versions),
+            sum(version.counts.asserted for version in versions),
+            sum(version.counts.present for version in versions),
+        )
+
+    def work(self, stratum: Stratum, before: Stratum | None) -> Work:
+        versions = {name: self.versions[name] for name in stratum.relations}
+        discarded = not self._discarded.isdisjoint(stratum.relations)
+        lower = self._lower(stratum, before)
+        if stratum.clocked:
+            return ClockedWork(
+                stratum,
+                before,
+                versions,
+                discarded,
+                lower,
+                self._rules,
+                self._tables,
+                self._meter,
+                self._growing,
+                self._encode,
+                self._take,
+                self._faulty,
+            )
+        run = StratumRun(
+            stratum,
+            versions,
+            discarded,
+            lower,
+            self._rules,
+            self._tables,
+            self._meter,
+            self._growth,
+            self._encode,
+        )
+        return _StratumWork(run, versions, discarded, self._meter.course, self._ran)
+
+    def take_back(self, stratum: Stratum) -> None:
+        """The versions are as they were; what the budget's watch was told of them is not."""
+        for name in stratum.relations:
+            self._watch(name)
+
+    def _watch(self, name: str) -> None:
+        """Let the budget's watch see the relation's version as it is now."""
+        self._growing[name] = growth = self._growth[name]
+        version = self.versions[name]
+        growth.live, growth.bytes = version.live, version.memory()
+
+    def discard(self, stratum: Stratum) -> None:
+        self._discarded.update(stratum.relations)
+
+    def changed(self, relation: str) -> bool:
+        change = self._changes[relation]
+        moved = np.flatnonzero(change.present)
+        if len(moved):
+            weights = change.present[moved].astype(np.int64)
+            self._deltas[relation] = self._tables.put(to_arrow(change.codes[moved], weight=weights))
+        return len(moved) > 0
+
+    def _lower(self, stratum: Stratum, before: Stratum | None) -> dict[str, Lower]:
+        """The relations of lower strata that the stratum's rules and folds, old and new, read."""
+        reads = stratum.reads if before is None else stratum.reads | before.reads
+        lower = {}
+        for name in reads - set(stratum.relations):
+            now = self.versions.get(name) or self._store.versions[name]
+            was = self._store.versions.get(name)
+            if was is None or was.arity != now.arity:
+                was = Version(name, now.arity)
+            lower[name] = Lower(was, now, self._deltas.get(name))
+        return lower
+
+    def _ran(self, run: StratumRun, outcomes: Mapping[str, Outcome]) -> None:
+        """A stratum's work has ended, with an error where there are no outcomes."""
+        self.heights += run.heights
+        self._faulty |= run.faulty
+        self._take(outcomes)
+
+    def _take(self, outcomes: Mapping[str, Outcome]) -> None:
+        """Make a stratum's outcome the state."""
+        for name, outcome in outcomes.items():
+            self.versions[name] = outcome.version
+            self._changes[name] = outcome.change
+            self._watch(name)
+
+    # ---- the end
+
+    def commit(self) -> None:
+        """Keep it."""
+        store, circuit = self._store, self._epoch.circuit
+        for name in [name for name in self.versions if name not in circuit.arities]:
+            assert not self.versions.pop(name).live, "a relation with tuples has a schema"
+        before, store.versions = store.versions, self.versions
+        store.circuit = circuit
+        self._epoch.keep()
+        store.release(before, store.versions)
+        for name, version in store.versions.items():
+            try:
+                fewer = compacted(version, self._tables)
+            except ZedlogError:
+                continue  # It is only for speed; the layers as they are say the same.
+            store.versions[name] = fewer
+            store.release({name: version}, {name: fewer})
+
+    def rollback(self) -> None:
+        """Drop it: everything is as before."""
+        self._store.release(self.versions, self._store.versions)
+
+
+class _StratumWork:
+    """The work of stratum.py, as the walk wants it; the versions that come out of it are handed to `take`."""
+
+    ahead = False
+
+    def __init__(
+        self,
+        run: StratumRun,
+        versions: Mapping[str, Version],
+        discarded: bool,
+        course: Course,
+        take: Callable[[StratumRun, Mapping[str, Outcome]], None],
+    ) -> None:
+        self._run = run
+        self._versions = versions
+        self._discarded = discarded
+        self._course = course
+        self._take = take
+        self.lower_changes = run.lower_changes
+        self.whole_rule = run.whole_rule
+        self.fold_changes = run.fold_changes
+        self.assert_facts = run.assert_facts
+
+    def assert_held(self) -> None:
+        for name, version in self._versions.items() if self._discarded else ():
+            if version.counts.asserted and not version.stored:
+                self._run.assert_facts(name, asserted_in_driver(version))
+            elif version.counts.asserted:
+                rows = version.frame()
+                assert rows is not None, "it holds facts"
+                self._run.assert_rows(name, rows.where(F.col(HEIGHT) == 0).withColumnRenamed(SUPPORT, WEIGHT))
+
+    def run(self) -> None:
+        outcomes: Mapping[str, Outcome] = {}
+        try:
+            outcomes = self._run.run()
+        finally:
+            self._take(self._run, outcomes)
+        before = 0 if self._discarded else sum(v.counts.derived for v in self._versions.values())
+        derived = sum(outcome.version.counts.derived for outcome in outcomes.values())
+        # No sum of supports is at hand; the derived tuples grow with them.
+        self._course.emitted(self._course.spent, derived - before, 0)
