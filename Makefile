@@ -17,8 +17,8 @@ demo: ## the dependency graph of this machine's Python packages, live; Ctrl-C en
 	@scripts/install
 	@exec $(BIN)/zedlog demo
 
-test: ## run the whole test suite
-	@scripts/test
+test: ## run the test suite: about ten minutes on two cores
+	@scripts/test -n 2 --dist loadfile
 
 test-all: ## the test suite with all that takes minutes: everything on Spark in every manner, over an hour
 	@ZEDLOG_FULL=1 scripts/test -n 2 --dist loadfile

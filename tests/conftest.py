@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.full import FULL, REASON
+
 if TYPE_CHECKING:
     from tests.live import LiveSystem
 
@@ -38,6 +40,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
                 item.add_marker(pytest.mark.timeout(0))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Above the closing line: what was left out because it takes long."""
+    left = sum(REASON in str(report.longrepr) for report in terminalreporter.getreports("skipped"))
+    if not FULL:
+        more = "more cases and manners of working on Spark, and more random histories"
+        terminalreporter.write_line(f"left to `make test-all`: {left} tests that take minutes; {more}")
 
 
 @pytest.fixture(scope="session")

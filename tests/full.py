@@ -7,4 +7,5 @@ import os
 import pytest
 
 FULL = os.environ.get("ZEDLOG_FULL", "0") not in ("", "0")
-full = pytest.mark.skipif(not FULL, reason="takes minutes: ZEDLOG_FULL=1 runs it")
+REASON = "takes minutes: `make test-all` runs it"
+full = pytest.mark.skipif(not FULL, reason=REASON)

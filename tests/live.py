@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -21,6 +20,7 @@ from typing import Any, Literal
 import httpx
 
 from engine.storage.embedded import EmbeddedServer
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent
 Part = Literal["server", "engine", "service"]
@@ -100,20 +100,20 @@ class LiveSystem:
 
     def wait_ready(self, timeout: float = 60) -> None:
         """Until `/readyz` says that storage and engine are there."""
-        deadline = time.monotonic() + timeout
         answer = "nothing yet"
+
+        def is_ready() -> bool:
+            nonlocal answer
+            try:
+                response = client.get("/readyz")
+            except httpx.TransportError as error:
+                answer = repr(error)
+                return False
+            answer = response.text
+            return response.status_code == 200
+
         with self.client(timeout=2) as client:
-            while time.monotonic() < deadline:
-                try:
-                    response = client.get("/readyz")
-                except httpx.TransportError as error:
-                    answer = repr(error)
-                else:
-                    if response.status_code == 200:
-                        return
-                    answer = response.text
-                time.sleep(0.05)
-        raise AssertionError(f"the system is not ready after {timeout} s: {answer}\n{self.logs()}")
+            until(is_ready, lambda: f"a system that is ready: {answer}\n{self.logs()}", timeout)
 
     def logs(self) -> str:
         """The last lines that each part printed."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from engine.spark.session.java import java_home
 from service.cli.main import run
 from tests.full import full
 from tests.live import LiveSystem
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -39,24 +39,35 @@ def bulk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSystem]:
             yield system
 
 
-def ended(client: httpx.Client, job: dict[str, Any], seconds: float = 240) -> dict[str, Any]:
-    deadline = time.monotonic() + seconds
-    while job["status"] in ("queued", "running"):
-        assert time.monotonic() < deadline, job
-        time.sleep(0.05)
-        job = client.get(job["status_url"]).json()
-    return job
+def ended(client: httpx.Client, job: dict[str, Any]) -> dict[str, Any]:
+    """Wait until the job has ended."""
+    return seen(client, job, lambda now: now["status"] not in ("queued", "running"))
+
+
+def seen(client: httpx.Client, job: dict[str, Any], fits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Wait until the job is as it should be."""
+    now = job
+
+    def look() -> bool:
+        nonlocal now
+        now = client.get(job["status_url"]).json()
+        return fits(now)
+
+    until(look, lambda: f"another state of {now}", 240)
+    return now
 
 
 def running(client: httpx.Client, job: dict[str, Any], stage: str) -> dict[str, Any]:
     """Wait until the job is in a stage."""
-    deadline = time.monotonic() + 240
-    while not any(s["name"] == stage for s in job["stages"]):
-        assert job["status"] in ("queued", "running"), job
-        assert time.monotonic() < deadline, job
-        time.sleep(0.01)
-        job = client.get(job["status_url"]).json()
-    return job
+    found = seen(
+        client,
+        job,
+        lambda now: (
+            now["status"] not in ("queued", "running") or any(s["name"] == stage for s in now["stages"])
+        ),
+    )
+    assert found["status"] in ("queued", "running"), found
+    return found
 
 
 def edges(bulk: LiveSystem, name: str, number: int) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.jobs import Job, JobQueue, LostJobError
 from tests.process.running import Database, EngineThread, facts
+from tests.waiting import until
 
 _numbers = itertools.count(1)
 
@@ -74,14 +74,6 @@ def database(server: EmbeddedServer, name: str) -> Iterator[Database]:
 def runner(server: EmbeddedServer, name: str, folder: Path) -> JobRunner:
     places = Places(import_root=folder, export_root=folder)
     return JobRunner(server.url, name, JobOptions(folder / "batches", places), NoSpark())  # type: ignore[arg-type]
-
-
-def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
 
 
 def ended(database: Database, job_id: str) -> Job:

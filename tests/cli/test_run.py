@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from engine.files.batch import Batch
-from engine.files.reading import read_facts
 from service.cli import run as command
 from service.cli.main import run
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CLOSURE = """\
@@ -187,18 +186,6 @@ def test_a_person_is_told_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> No
     assert quiet.getvalue() == ""
 
 
-def test_a_hundred_thousand_rows_are_read_in_well_under_a_second() -> None:
-    """Not a benchmark: ten times what it takes, so that only another order of magnitude fails."""
-    text = ".decl r(s: symbol, n: number, f: float)\n.input r\n.printsize r\n"
-    rows = "".join(f"symbol{i % 5000}\t{i}\t{i / 7}\n" for i in range(100_000))
-    batch = Batch.of(text)
-    ((_, layout),) = batch.inputs
-    start = time.perf_counter()
-    table = read_facts(rows.encode(), "r.facts", batch.schemas["r"], layout)
-    assert time.perf_counter() - start < 2
-    assert table.length == 100_000
-
-
 def test_a_limit_of_heights_is_an_option_and_the_refusal_names_it(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -274,10 +261,9 @@ def test_ctrl_c_ends_it_with_a_message(endless: Path) -> None:
 
 def wait_for_cpu(pid: int, seconds: float) -> None:
     """Until the process has worked for so long: by then it has started, and evaluates."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+
+    def worked() -> bool:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        if (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") > seconds:
-            return
-        time.sleep(0.05)
-    raise AssertionError("the process does not work")
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") > seconds
+
+    until(worked, "work of the process")

@@ -17,6 +17,7 @@ import pytest
 
 from tests.cli.test_supervisor import alive
 from tests.full import full
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120.0
@@ -43,10 +44,7 @@ class Zedlog:
         return self.output.read_text()
 
     def wait_for(self, condition: Callable[[], object], seconds: float = START_SECONDS) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, self.text()
-            time.sleep(0.05)
+        until(condition, self.text, seconds)
 
     def url(self) -> str:
         self.wait_for(lambda: "Zedlog is ready" in self.text() or self.process.poll() is not None)

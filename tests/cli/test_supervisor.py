@@ -9,13 +9,13 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from service.cli.supervisor import MAX_FAILURES, Part, PartFailed, Supervisor, describe_end
+from tests.waiting import until
 
 # Appends its name and what happens to it to a file, and runs until SIGTERM.
 PROCESS = """
@@ -31,13 +31,6 @@ write("started")
 while True:
     time.sleep(0.02)
 """
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def alive(pid: int) -> bool:
@@ -122,7 +115,7 @@ def test_a_killed_part_is_started_again(running: Running) -> None:
     assert engine.process is not None
     first = engine.process.pid
     os.kill(first, signal.SIGKILL)
-    wait_for(lambda: running.lines().count("engine started") == 2)
+    until(lambda: running.lines().count("engine started") == 2)
     assert engine.process.pid != first
     assert running.said[0] == "engine: was ended by SIGKILL; starting it again in 0.2 s"
     assert running.said[1] == f"engine: started again (process {engine.process.pid})"
@@ -144,7 +137,7 @@ def test_a_part_that_others_can_do_without_is_given_up(running: Running, tmp_pat
     engine = Part("engine", [sys.executable, "-c", code, str(flag)], essential=False)
     running.run(running.part("server"), engine)
     flag.touch()
-    wait_for(lambda: engine.given_up, 20)
+    until(lambda: engine.given_up, 20)
     assert running.error is None
     assert "given up; the rest goes on without it" in running.said[-1]
     assert running.lines() == ["server started"]
@@ -176,11 +169,11 @@ def test_parts_do_not_outlive_a_killed_supervisor(tmp_path: Path) -> None:
     )
     supervisor = subprocess.Popen([sys.executable, "-c", script])
     try:
-        wait_for(lambda: pid_file.exists() and pid_file.read_text() != "")
+        until(lambda: pid_file.exists() and pid_file.read_text() != "")
         pid = int(pid_file.read_text())
         assert alive(pid)
         supervisor.kill()
-        wait_for(lambda: not alive(pid))
+        until(lambda: not alive(pid))
     finally:
         supervisor.kill()
         supervisor.wait()

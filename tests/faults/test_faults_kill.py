@@ -19,6 +19,7 @@ from tests.faults.writer import DECLARATIONS, RULES, Reader, Stoppable, Writer, 
 from tests.live import PARTS, LiveSystem
 from tests.oracle.clingo_oracle import solve
 from tests.oracle.from_text import rules_from_text
+from tests.waiting import until
 
 SEEDS = [int(seed) for seed in os.environ.get("ZEDLOG_FAULT_SEEDS", "1").split(",")]
 SECONDS = float(os.environ.get("ZEDLOG_FAULT_SECONDS", "15"))
@@ -66,10 +67,10 @@ def kill_at_random(live: LiveSystem, rng: random.Random, threads: list[Stoppable
 
 
 def wait_for_progress(writers: list[Writer], settled: list[int]) -> None:
-    deadline = time.monotonic() + 20
-    while any(w.acknowledged <= before + 3 for w, before in zip(writers, settled, strict=True)):
-        assert time.monotonic() < deadline, "the system takes no writes after the last kill"
-        time.sleep(0.05)
+    until(
+        lambda: all(w.acknowledged > before + 3 for w, before in zip(writers, settled, strict=True)),
+        "writes after the last kill",
+    )
 
 
 def check_the_end(live: LiveSystem, writers: list[Writer]) -> None:

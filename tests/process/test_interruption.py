@@ -6,8 +6,6 @@ import asyncio
 import math
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 
 from engine.data.transaction import RuleChange, Transaction
 from engine.server.interruption import Interruption
@@ -17,6 +15,7 @@ from engine.storage.client import Outcome
 from engine.storage.embedded import EmbeddedServer
 from tests.process.running import Database, EngineThread, facts
 from tests.process.test_process import first_line, start_process
+from tests.waiting import until
 
 ROUNDS = 2
 
@@ -28,13 +27,6 @@ def numbers(relation: str, count: int) -> Transaction:
 # 40,000 * 40,000 pairs, none of which is kept: minutes of work in little memory.
 LONG = Transaction(rules=(RuleChange("p(x, y) :- a(x), a(y), x * y = -1."),))
 SIZE = 40_000
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def wait_running(db: Database, transaction: str) -> None:

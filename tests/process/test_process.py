@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,16 +36,10 @@ from engine.storage.outcome import EngineStatus
 from engine.storage.publisher import Publisher
 from tests.process.facts_reasoner import FactsReasoner
 from tests.process.running import Database, EngineThread, facts
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 QUICK = EngineOptions(lease_seconds=0.5)
-
-
-def eventually(condition: Callable[[], bool], timeout: float = 15) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def test_from_the_log_to_the_snapshot(server: EmbeddedServer, database: str) -> None:
@@ -90,7 +84,7 @@ def test_replay_a_restart_goes_on(server: EmbeddedServer, database: str) -> None
             db.run(db.client.append(facts("e", ("while stopped", round_))))
             expected["while stopped", round_] = 1
         with EngineThread(server.url, database):
-            eventually(lambda: db.run(db.client.status()).lag == 0)
+            until(lambda: db.run(db.client.status()).lag == 0)
             assert db.facts("e") == expected
             # 20 waited for one by one, and 4 found at start.
             assert sum(e["transactions"] for e in db.run(db.client.epochs())) == 24
@@ -121,7 +115,7 @@ def test_the_log_is_trimmed_but_not_what_waits(
         assert client.xlen(Keys(database).log) == 14
         assert db.run(db.client.status()).lag == 9
         with EngineThread(server.url, database):
-            eventually(lambda: db.run(db.client.status()).lag == 0)
+            until(lambda: db.run(db.client.status()).lag == 0)
         assert len(db.facts("e")) == 21
 
 
@@ -267,7 +261,7 @@ def test_a_wiped_database_begins_anew(tmp_path: Path) -> None:
         db.apply(facts("e", ("old",)))
         first = db.run(db.client.incarnation())
         client.flushall()
-        eventually(lambda: client.exists(Keys("main").lease) == 1)
+        until(lambda: client.exists(Keys("main").lease) == 1)
         outcome = db.apply(facts("e", ("new",)))
         assert db.facts("e") == {("new",): 1}
         assert db.run(db.client.incarnation()) != first
@@ -310,7 +304,7 @@ def test_faults_redis_is_killed_under_writes(tmp_path: Path) -> None:
                 stop.set()
                 killer.join()
                 expected = {(n,): 3 if n < 20 else 2 for n in range(50)}
-                eventually(lambda: db.run(db.client.status()).lag == 0)
+                until(lambda: db.run(db.client.status()).lag == 0)
                 assert db.facts("left") == expected
                 assert db.facts("right") == expected
         finally:

@@ -21,6 +21,7 @@ import pyspark
 from engine.spark.session.java import java_home
 from engine.storage.child import dies_with_parent
 from tests.live import free_port
+from tests.waiting import until
 
 # Small JVMs that start fast; a test's queries are tiny.
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData"
@@ -76,15 +77,16 @@ class SparkProcess:
 
     def wait_for(self, pattern: str, seconds: float = START_SECONDS) -> re.Match[str]:
         """The first place of the output that fits."""
-        deadline = time.monotonic() + seconds
-        while True:
+
+        def look() -> re.Match[str] | None:
             found = re.search(pattern, self.output())
-            if found:
-                return found
             code = self._process.poll()
-            assert code is None, f"{self.name} ended with status {code}:\n{self.output()[-3000:]}"
-            assert time.monotonic() < deadline, f"{self.name} is not ready:\n{self.output()[-3000:]}"
-            time.sleep(0.1)
+            assert found or code is None, f"{self.name} ended with status {code}:\n{self.output()[-3000:]}"
+            return found
+
+        found = until(look, lambda: f"{pattern} from {self.name}:\n{self.output()[-3000:]}", seconds)
+        assert found is not None, "it was waited for"
+        return found
 
     def children(self) -> list[int]:
         """The Java processes below it: the executors of a worker."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sysconfig
 import threading
-import time
 import venv
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -32,6 +31,7 @@ from tests.spark.compare import assert_same_epoch, assert_same_state
 from tests.spark.conftest import classic, options, reasoners
 from tests.spark.standalone import Standalone
 from tests.spark.test_differential import few, run_both
+from tests.waiting import until
 
 pytestmark = [classic, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -61,7 +61,7 @@ def session(cluster: Standalone, request: pytest.FixtureRequest) -> Iterator[Spa
     while len(cluster.workers) < 2:
         cluster.add_worker()
     made = SparkSource(options(cluster.address, **getattr(request, "param", {})))
-    wait(lambda: executors(made.session()) >= 2, "two executors")
+    until(lambda: executors(made.session()) >= 2, "two executors")
     yield made
     made.close()
 
@@ -69,13 +69,6 @@ def session(cluster: Standalone, request: pytest.FixtureRequest) -> Iterator[Spa
 @pytest.fixture
 def on_cluster(session: SparkSource) -> Iterator[Make]:
     yield from reasoners(session)
-
-
-def wait(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited for {what}"
-        time.sleep(0.1)
 
 
 def both(spark: Reasoner, resident: Reasoner, step: dict[str, Any]) -> None:
@@ -131,7 +124,7 @@ def test_faults_killed_during_an_epoch(
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait(lambda: placement.queries >= queries + 5, "the middle of the epoch")
+    until(lambda: placement.queries >= queries + 5, "the middle of the epoch")
     assert not outcome, "the epoch is under way"
     if worker_too:
         cluster.kill_worker(cluster.workers[0])
@@ -197,7 +190,7 @@ def test_faults_with_a_checkpoint_directory_all_executors_may_go(cluster: Standa
             cluster.kill_executor(worker)
         both(reasoner, resident, step)
         numbers.append(len(list(place.glob("*/rdd-*"))))
-        wait(lambda: all(worker.children() for worker in cluster.workers), "new executors")
+        until(lambda: all(worker.children() for worker in cluster.workers), "new executors")
     assert_same_state(reasoner, resident)
     assert 1 <= max(numbers) <= 3 * 7, "no more than the layers of the relations"
     reasoner.close()
@@ -211,13 +204,11 @@ def test_no_executor_is_left(on_cluster: Make, session: SparkSource, cluster: St
     spark = Reasoner("spark", spark=SparkSource(chosen, session.session()))
     for worker in list(cluster.workers):
         cluster.kill_worker(worker)
-    start = time.monotonic()
     with pytest.raises(SparkUnavailableError, match="no executors for 8 seconds"):
         spark.apply(facts=EDGES, rules=LINEAR)
-    assert time.monotonic() - start < 40
     assert spark.relations() == {}
     cluster.add_worker()
-    wait(lambda: executors(session.session()) >= 1, "an executor")
+    until(lambda: executors(session.session()) >= 1, "an executor")
     resident = Reasoner()
     both(spark, resident, {"facts": EDGES, "rules": LINEAR})
     spark.close()
@@ -227,12 +218,10 @@ def test_no_executor_is_left(on_cluster: Make, session: SparkSource, cluster: St
 def test_a_master_without_workers(java: None, source: SparkSource, tmp_path: Path) -> None:
     source.close()
     with Standalone(tmp_path, workers=0) as empty:
-        start = time.monotonic()
         with pytest.raises(SparkUnavailableError, match=r"within 10 seconds; does it have workers"):
             SparkSource(replace(options(empty.address), timeout=10)).session()
-        assert time.monotonic() - start < 60
         # Nothing of it stays: the next session is another one.
-        wait(lambda: "Removing app" in empty.master.output(), "the application's end")
+        until(lambda: "Removing app" in empty.master.output(), "the application's end")
 
 
 @full

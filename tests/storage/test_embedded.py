@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,8 @@ from engine.errors import ServerStartError, StorageUnavailableError
 from engine.storage import embedded
 from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
-from engine.storage.log import START, EpochLog
+from engine.storage.log import START, EpochLog, LogEntry
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -29,11 +29,23 @@ def running(pid: int) -> bool:
         return False
 
 
-def wait_until_gone(pid: int, timeout: float = 10) -> None:
-    deadline = time.monotonic() + timeout
-    while running(pid):
-        assert time.monotonic() < deadline, f"process {pid} still runs"
-        time.sleep(0.01)
+def wait_until_gone(pid: int) -> None:
+    until(lambda: not running(pid), f"the end of process {pid}")
+
+
+def read_again(log: EpochLog) -> list[LogEntry]:
+    """What the log holds, as soon as its server is there again."""
+    found: list[LogEntry] = []
+
+    def read() -> bool:
+        try:
+            found[:] = log.read(START, 1000, 1 << 20)
+        except StorageUnavailableError:
+            return False
+        return True
+
+    until(read, "the server")
+    return found
 
 
 def test_it_keeps_data_and_ends(tmp_path: Path) -> None:
@@ -98,15 +110,7 @@ def test_faults_a_killed_server_comes_back_with_every_append(tmp_path: Path) -> 
                 acknowledged.append(log.append(transaction).transaction_id)
             os.kill(pid, signal.SIGKILL)
             wait_until_gone(pid)
-            deadline = time.monotonic() + 20
-            while True:
-                try:
-                    entries = log.read(START, 1000, 1 << 20)
-                    break
-                except StorageUnavailableError:
-                    assert time.monotonic() < deadline
-                    time.sleep(0.01)
-            assert [entry.id for entry in entries] == acknowledged
+            assert [entry.id for entry in read_again(log)] == acknowledged
             assert server.pid != pid
         assert server.restarts == 3
         assert len(told) == 3
@@ -218,10 +222,7 @@ def test_faults_a_server_left_behind_is_replaced(tmp_path: Path) -> None:
     )
     try:
         (tmp_path / "socket").write_text(str(path))
-        deadline = time.monotonic() + 10
-        while not path.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(path.exists, "the socket")
         with connect(f"unix://{path}") as client:
             client.set("a", "1")
         with EmbeddedServer(tmp_path) as server, connect(server.url) as client:
