@@ -1,6 +1,6 @@
 """One epoch of the resident placement: the work of the strata, and what it takes to keep it or to drop it.
 
-In: the store, the circuit of the epoch, the changed facts. Out: the changes of each relation. Always: everything that
+In: the state, the circuit of the epoch, the changed facts. Out: the changes of each relation. Always: everything that
 is done is in a journal, so that `rollback` leaves supports, entries and indexes as they were; `commit` drops the
 journal and the rows that nothing holds any more. A stratum that is computed from nothing is built beside the old one,
 and the difference flows on. Which of the two is done with a stratum is decided by the walk
@@ -20,11 +20,11 @@ from engine.maintenance.epoch import Epoch, Held
 from engine.maintenance.meter import Meter
 from engine.maintenance.placement import Budget, Encode, Executed, FactDelta
 from engine.maintenance.policy import Policy
+from engine.resident.arrangements import Arrangements
 from engine.resident.bound import BoundPlan, bind_rule
 from engine.resident.changes import net_change, undo, visible_change
 from engine.resident.relation import Relation
 from engine.resident.steps import Batch, Runner
-from engine.resident.store import Store
 from engine.resident.stratum import Changes, StratumRun
 from engine.resident.undefined import Undefined
 
@@ -34,7 +34,7 @@ class ResidentEpoch:
 
     def __init__(
         self,
-        store: Store,
+        state: Arrangements,
         runner: Runner,
         circuit: Circuit,
         facts: Mapping[str, FactDelta],
@@ -42,11 +42,11 @@ class ResidentEpoch:
         budget: Budget,
         policy: Policy,
     ) -> None:
-        self._store = store
+        self._state = state
         self._runner = runner
         self._encode = encode
-        self._epoch = Epoch(circuit, store.circuit, facts, policy, store.costs)
-        self._meter = Meter(budget, store.relations, self._memory)
+        self._epoch = Epoch(circuit, state.circuit, facts, policy, state.costs)
+        self._meter = Meter(budget, state.relations, self._memory)
         self._journal: dict[str, Changes] = {}
         self._deltas: dict[str, Batch] = {}
         self._replaced: dict[str, Relation] = {}
@@ -57,12 +57,12 @@ class ResidentEpoch:
         self._aside = 0
 
     def _memory(self) -> int:
-        return self._store.memory() + self._aside + self._encode.symbols.nbytes
+        return self._state.memory() + self._aside + self._encode.symbols.nbytes
 
     def run(self) -> Executed:
         """Execute the epoch. After an error it has to be rolled back."""
-        store, runner, circuit = self._store, self._runner, self._epoch.circuit
-        store.meter = self._meter
+        state, runner, circuit = self._state, self._runner, self._epoch.circuit
+        state.meter = self._meter
         self.install()
         undefined = Undefined()
         runner.symbols, runner.check, runner.meet = (
@@ -71,33 +71,33 @@ class ResidentEpoch:
             undefined.from_plan,
         )
         self._epoch.run(lambda _: self, self._meter, self._encode)
-        undefined.judge(circuit.rules, store.relations, runner, self._meter.charge, self._encode)
+        undefined.judge(circuit.rules, state.relations, runner, self._meter.charge, self._encode)
         return self._epoch.executed(self._visible(), self._meter)
 
     def _visible(self) -> Iterator[tuple[str, RelationChange]]:
         for name, changes in self._journal.items():
             if not is_internal(name):
                 self._reserve_change(name)
-                yield name, visible_change(self._store.relations[name], changes, self._replaced.get(name))
+                yield name, visible_change(self._state.relations[name], changes, self._replaced.get(name))
 
     # ---- what the walk asks for
 
     def held(self, stratum: Stratum) -> Held:
         live = asserted = 0
         for name in stratum.relations:
-            relation = self._store.relations[name]
+            relation = self._state.relations[name]
             live += relation.live
             asserted += relation.asserted
         return Held(live > 0, asserted, live)
 
     def work(self, stratum: Stratum, before: Stratum | None) -> StratumRun:
-        store = self._store
+        state = self._state
         for name in stratum.relations:
-            self._journal.setdefault(name, Changes(not store.relations[name].live))
+            self._journal.setdefault(name, Changes(not state.relations[name].live))
         return StratumRun(
             stratum,
-            store.relations,
-            store.bound,
+            state.relations,
+            state.bound,
             self._runner,
             self._meter,
             self._journal,
@@ -107,18 +107,18 @@ class ResidentEpoch:
 
     def take_back(self, stratum: Stratum) -> None:
         # What is undone must not be refused half way.
-        self._store.meter = None
+        self._state.meter = None
         for name in stratum.relations:
             # It may have been abandoned before it was begun.
             if name in self._journal:
-                self._store.resized((name,))
-                undo(self._store.relations[name], self._journal.pop(name))
-        self._store.meter = self._meter
+                self._state.resized((name,))
+                undo(self._state.relations[name], self._journal.pop(name))
+        self._state.meter = self._meter
 
     def discard(self, stratum: Stratum) -> None:
         """Put empty relations in the place of the stratum's, with the same indexes; the old ones are kept aside."""
         for name in stratum.relations:
-            old = self._store.relations[name]
+            old = self._state.relations[name]
             if name not in self._replaced and name not in self._created:
                 self._replaced[name] = old
                 self._aside += old.memory()
@@ -127,7 +127,7 @@ class ResidentEpoch:
     def changed(self, relation: str) -> bool:
         self._reserve_change(relation)
         delta = net_change(
-            self._store.relations[relation], self._journal[relation], self._replaced.get(relation)
+            self._state.relations[relation], self._journal[relation], self._replaced.get(relation)
         )
         if len(delta):
             self._deltas[relation] = delta
@@ -135,7 +135,7 @@ class ResidentEpoch:
 
     def _reserve_change(self, name: str) -> None:
         """Room for what the epoch tells of a relation."""
-        changes, relation = self._journal[name], self._store.relations[name]
+        changes, relation = self._journal[name], self._state.relations[name]
         rows = sum(len(rows) for rows, _, _ in changes.pushes)
         if changes.fresh or name in self._replaced:
             rows = relation.live
@@ -146,25 +146,25 @@ class ResidentEpoch:
 
     def install(self) -> None:
         """Make the relations, bound plans and indexes that the new circuit demands and the old one did not."""
-        store, circuit = self._store, self._epoch.circuit
+        state, circuit = self._state, self._epoch.circuit
         for stratum in self._epoch.fresh:
             for name in stratum.relations:
                 self._install_relation(name)
         for stratum in self._epoch.fresh:
             for rule in stratum.rules:
-                bound = store.bound.get(rule.id)
+                bound = state.bound.get(rule.id)
                 # A rule may be bound again, for types that were not known: no tuple had them.
                 if bound is None or (bound and bound[0].rule is not rule):
                     self._old_rules[rule.id] = bound
-                    store.bound[rule.id] = bind_rule(rule, circuit.arities, self._encode)
+                    state.bound[rule.id] = bind_rule(rule, circuit.arities, self._encode)
             for demand in stratum.demands:
-                relation = store.relations[demand.relation]
+                relation = state.relations[demand.relation]
                 if demand.columns not in relation.indexes:
                     relation.add_index(demand.columns)
                     self._new_indexes.append((demand.relation, demand.columns))
 
     def _install_relation(self, name: str) -> None:
-        circuit, known = self._epoch.circuit, self._store.relations.get(name)
+        circuit, known = self._epoch.circuit, self._state.relations.get(name)
         if known is None:
             self._make(name)
             self._created.append(name)
@@ -184,7 +184,7 @@ class ResidentEpoch:
     def _make(self, name: str, like: Relation | None = None) -> None:
         """An empty relation of the circuit; like: with the indexes of another."""
         circuit = self._epoch.circuit
-        relation = self._store.make(name, circuit.arities[name], in_place(circuit, name))
+        relation = self._state.make(name, circuit.arities[name], in_place(circuit, name))
         for columns in like.indexes if like is not None else ():
             relation.add_index(columns)
 
@@ -192,11 +192,11 @@ class ResidentEpoch:
 
     def commit(self) -> None:
         """Keep it."""
-        store, circuit = self._store, self._epoch.circuit
-        store.meter = None
-        store.resized(self._journal)
+        state, circuit = self._state, self._epoch.circuit
+        state.meter = None
+        state.resized(self._journal)
         for name, changes in self._journal.items():
-            relation = store.relations[name]
+            relation = state.relations[name]
             if changes.fresh:
                 relation.free(relation.all_rows())
             elif changes.pushes:
@@ -206,42 +206,42 @@ class ResidentEpoch:
                         break
         for stratum in self._epoch.gone:
             for demand in stratum.demands:
-                if demand not in circuit.demands and demand.relation in store.relations:
-                    store.relations[demand.relation].indexes.pop(demand.columns, None)
-                    store.resized((demand.relation,))
+                if demand not in circuit.demands and demand.relation in state.relations:
+                    state.relations[demand.relation].indexes.pop(demand.columns, None)
+                    state.resized((demand.relation,))
             for rule in stratum.rules:
                 if rule.id not in circuit.rules:
-                    store.bound.pop(rule.id, None)
+                    state.bound.pop(rule.id, None)
             for name in stratum.relations:
                 if name not in circuit.arities:
-                    assert not store.relations[name].live, "a relation with tuples has a schema"
-                    del store.relations[name]
-                    store.resized((name,))
+                    assert not state.relations[name].live, "a relation with tuples has a schema"
+                    del state.relations[name]
+                    state.resized((name,))
         self._epoch.keep()
-        store.circuit = circuit
+        state.circuit = circuit
 
     def rollback(self) -> None:
         """Drop it: everything is as before."""
-        store = self._store
-        store.meter = None
-        store.resized((*self._journal, *self._created, *self._replaced))
-        store.resized(name for name, _ in self._new_indexes)
+        state = self._state
+        state.meter = None
+        state.resized((*self._journal, *self._created, *self._replaced))
+        state.resized(name for name, _ in self._new_indexes)
         for name in self._created:
-            del store.relations[name]
-        store.relations.update(self._replaced)
+            del state.relations[name]
+        state.relations.update(self._replaced)
         for name, columns in self._new_indexes:
-            relation = store.relations.get(name)
+            relation = state.relations.get(name)
             # What a created relation stands in for gets its own indexes back with it.
             if relation is not None and name not in self._created:
                 relation.indexes.pop(columns, None)
         for name, changes in self._journal.items():
             if name not in self._created and name not in self._replaced:
-                undo(store.relations[name], changes)
+                undo(state.relations[name], changes)
         for id_, bound in self._old_rules.items():
             if bound is None:
-                del store.bound[id_]
+                del state.bound[id_]
             else:
-                store.bound[id_] = bound
+                state.bound[id_] = bound
 
 
 def in_place(circuit: Circuit, name: str) -> Fold | None:

@@ -16,12 +16,12 @@ from engine.circuit.circuit import Circuit
 from engine.data.codes import Codes
 from engine.maintenance.placement import DEFAULT, Budget, Encode, Executed, FactDelta, PlacementState
 from engine.maintenance.policy import Policy
+from engine.resident.arrangements import Arrangements
 from engine.resident.checks import check_relation
 from engine.resident.epoch import ResidentEpoch
 from engine.resident.layout import NONE
 from engine.resident.relation import Relation, state_of
 from engine.resident.steps import Runner
-from engine.resident.store import Store
 from engine.resident.transfer import bootstrap_costs, fill, to_table
 
 
@@ -31,7 +31,7 @@ class ResidentPlacement:
     name = "resident"
 
     def __init__(self, threads: int | None = None) -> None:
-        self._store = Store()
+        self._state = Arrangements()
         self._runner = Runner(threads or len(os.sched_getaffinity(0)))
         self._epoch: ResidentEpoch | None = None
 
@@ -46,7 +46,7 @@ class ResidentPlacement:
         policy: Policy = DEFAULT,
     ) -> Executed:
         assert self._epoch is None, "the last epoch is neither committed nor rolled back"
-        self._epoch = ResidentEpoch(self._store, self._runner, circuit, facts, encode, budget, policy)
+        self._epoch = ResidentEpoch(self._state, self._runner, circuit, facts, encode, budget, policy)
         try:
             return self._epoch.run()
         except BaseException:
@@ -66,7 +66,7 @@ class ResidentPlacement:
     # ---- reading
 
     def asserted(self, relation: str, codes: Codes) -> Codes:
-        found = self._store.relations.get(relation)
+        found = self._state.relations.get(relation)
         weights = np.zeros(len(codes), np.int64)
         if found is not None and len(codes):
             rows = found.rows_of(codes)
@@ -75,7 +75,7 @@ class ResidentPlacement:
         return weights
 
     def count(self, relation: str, domain: str) -> int:
-        found = self._store.relations.get(relation)
+        found = self._state.relations.get(relation)
         if found is None:
             return 0
         if domain == "all" and not found.negative:
@@ -85,7 +85,7 @@ class ResidentPlacement:
         return int(np.count_nonzero(_in_domain(found, found.all_rows(), domain)[0]))
 
     def tuples(self, relation: str, bound: Mapping[int, int], domain: str) -> tuple[Codes, Codes]:
-        found = self._store.relations[relation]
+        found = self._state.relations[relation]
         rows = found.all_rows()
         for column, code in bound.items():
             rows = rows[found.arrays.rows[rows, column] == code]
@@ -93,44 +93,43 @@ class ResidentPlacement:
         return found.codes(rows[keep]), asserted[keep]
 
     def holds(self, relation: str) -> bool:
-        found = self._store.relations.get(relation)
+        found = self._state.relations.get(relation)
         return found is not None and bool(found.live)
 
     def memory(self) -> int:
-        return self._store.memory()
+        return self._state.memory()
 
     def codes(self, columns: Mapping[str, Sequence[int] | None]) -> Codes | None:
         found = [np.empty(0, np.int64)]
         for name, wanted in columns.items():
-            relation = self._store.relations.get(name)
+            relation = self._state.relations.get(name)
             if relation is not None and relation.live:
                 rows = relation.arrays.rows[relation.all_rows()]
                 found += (np.unique(rows[:, column]) for column in wanted or range(relation.arity))
         return np.unique(np.concatenate(found))
 
     def state(self) -> dict[str, Any]:
-        return {name: state_of(self._store.relations[name]) for name in sorted(self._store.relations)}
+        return {name: state_of(self._state.relations[name]) for name in sorted(self._state.relations)}
 
     def export_state(self) -> PlacementState:
         assert self._epoch is None, "an executed epoch is neither kept nor dropped"
-        store = self._store
-        return PlacementState(store.circuit, {name: to_table(held) for name, held in store.relations.items()})
+        relations = {name: to_table(held) for name, held in self._state.relations.items()}
+        return PlacementState(self._state.circuit, relations)
 
     def import_state(self, state: PlacementState, encode: Encode) -> None:
-        store = self._store
-        assert not store.relations, "only a new placement takes a state"
-        epoch = ResidentEpoch(store, self._runner, state.circuit, {}, encode, Budget(), DEFAULT)
+        assert not self._state.relations, "only a new placement takes a state"
+        epoch = ResidentEpoch(self._state, self._runner, state.circuit, {}, encode, Budget(), DEFAULT)
         epoch.install()
         for name, table in state.relations.items():
-            fill(store.relations[name], table)
+            fill(self._state.relations[name], table)
         epoch.commit()
-        store.costs |= bootstrap_costs(state)
+        self._state.costs |= bootstrap_costs(state)
 
     def close(self) -> None:
         """Nothing is held outside of this process."""
 
     def check_invariants(self) -> None:
-        for relation in self._store.relations.values():
+        for relation in self._state.relations.values():
             check_relation(relation)
 
 

@@ -1,6 +1,6 @@
 """One epoch on Spark: the work of the strata, and the versions of relations that come out of it.
 
-In: the store, the circuit of the epoch, the changed facts. Out: the changes of each relation. Always: the store's
+In: the state, the circuit of the epoch, the changed facts. Out: the changes of each relation. Always: the state
 versions stay as they are until `commit`; so `rollback` forgets the new ones, and `commit` the old ones. What is done
 with a stratum is decided by the walk (engine/maintenance/epoch.py); a stratum with counts or sums in recursion is
 worked on in the driver (clocked.py), any other one by stratum.py.
@@ -24,10 +24,10 @@ from engine.maintenance.policy import Course, Policy
 from engine.spark.clocked import ClockedWork
 from engine.spark.frames import WEIGHT
 from engine.spark.plans.undefined import check_faults
-from engine.spark.store import Store
 from engine.spark.stratum import Growth, Lower, StratumRun
 from engine.spark.tables import Table
 from engine.spark.version import Version, asserted_in_driver, compacted
+from engine.spark.versions import Versions
 from engine.spark.work.work import Outcome
 
 
@@ -36,7 +36,7 @@ class SparkEpoch:
 
     def __init__(
         self,
-        store: Store,
+        state: Versions,
         circuit: Circuit,
         facts: Mapping[str, FactDelta],
         encode: Encode,
@@ -44,11 +44,11 @@ class SparkEpoch:
         policy: Policy,
     ) -> None:
         self.heights = 0
-        self._store = store
-        self._tables = store.tables
+        self._state = state
+        self._tables = state.tables
         self._encode = encode
-        self._epoch = Epoch(circuit, store.circuit, facts, policy, store.costs)
-        self._rules = {**store.circuit.rules, **circuit.rules}
+        self._epoch = Epoch(circuit, state.circuit, facts, policy, state.costs)
+        self._rules = {**state.circuit.rules, **circuit.rules}
         self.versions = self._begun()
         self._growth = {name: Growth(name, v.live, v.memory()) for name, v in self.versions.items()}
         self._growing: dict[str, Growing] = dict(self._growth)
@@ -59,7 +59,7 @@ class SparkEpoch:
         self._faulty: set[str] = set()
 
     def _begun(self) -> dict[str, Version]:
-        versions, circuit = dict(self._store.versions), self._epoch.circuit
+        versions, circuit = dict(self._state.versions), self._epoch.circuit
         for name in (name for stratum in self._epoch.fresh for name in stratum.relations):
             arity = circuit.arities[name]
             if name not in versions or versions[name].arity != arity:
@@ -157,8 +157,8 @@ class SparkEpoch:
         reads = stratum.reads if before is None else stratum.reads | before.reads
         lower = {}
         for name in reads - set(stratum.relations):
-            now = self.versions.get(name) or self._store.versions[name]
-            was = self._store.versions.get(name)
+            now = self.versions.get(name) or self._state.versions[name]
+            was = self._state.versions.get(name)
             if was is None or was.arity != now.arity:
                 was = Version(name, now.arity)
             lower[name] = Lower(was, now, self._deltas.get(name))
@@ -181,24 +181,24 @@ class SparkEpoch:
 
     def commit(self) -> None:
         """Keep it."""
-        store, circuit = self._store, self._epoch.circuit
+        state, circuit = self._state, self._epoch.circuit
         for name in [name for name in self.versions if name not in circuit.arities]:
             assert not self.versions.pop(name).live, "a relation with tuples has a schema"
-        before, store.versions = store.versions, self.versions
-        store.circuit = circuit
+        before, state.versions = state.versions, self.versions
+        state.circuit = circuit
         self._epoch.keep()
-        store.release(before, store.versions)
-        for name, version in store.versions.items():
+        state.release(before, state.versions)
+        for name, version in state.versions.items():
             try:
                 fewer = compacted(version, self._tables)
             except ZedlogError:
                 continue  # It is only for speed; the layers as they are say the same.
-            store.versions[name] = fewer
-            store.release({name: version}, {name: fewer})
+            state.versions[name] = fewer
+            state.release({name: version}, {name: fewer})
 
     def rollback(self) -> None:
         """Drop it: everything is as before."""
-        self._store.release(self.versions, self._store.versions)
+        self._state.release(self.versions, self._state.versions)
 
 
 class _StratumWork:

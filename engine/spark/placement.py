@@ -28,9 +28,9 @@ from engine.spark.checks import check_version, state_of
 from engine.spark.epoch import SparkEpoch
 from engine.spark.frames import long
 from engine.spark.session.session import SparkOptions, SparkSource
-from engine.spark.store import Store
 from engine.spark.tables import Tables
 from engine.spark.version import Counts, Version, asserted_in_driver, collected
+from engine.spark.versions import Versions
 from engine.spark.work.driver import described
 from engine.spark.work.work import begun
 
@@ -48,15 +48,15 @@ class SparkPlacement:
         self._source = source if isinstance(source, SparkSource) else SparkSource(source or SparkOptions())
         self._owns_source = not isinstance(source, SparkSource)
         self._tables = Tables(self._source)
-        self._store = Store(self._tables)
+        self._state = Versions(self._tables)
         self._epoch: SparkEpoch | None = None
         self.heights = 0
         """Heights that the last epoch went through, all strata together."""
 
     def close(self) -> None:
         """Give all storage back, and stop Spark if this placement started it."""
-        self._store.release(self._store.versions, {})
-        self._store.versions = {}
+        self._state.release(self._state.versions, {})
+        self._state.versions = {}
         if self._owns_source:
             self._source.close()
 
@@ -76,7 +76,7 @@ class SparkPlacement:
         policy: Policy = DEFAULT,
     ) -> Executed:
         assert self._epoch is None, "the last epoch is neither committed nor rolled back"
-        self._epoch = SparkEpoch(self._store, circuit, facts, encode, budget, policy)
+        self._epoch = SparkEpoch(self._state, circuit, facts, encode, budget, policy)
         try:
             return self._epoch.run()
         except BaseException:
@@ -100,7 +100,7 @@ class SparkPlacement:
     # ---- reading
 
     def _version(self, relation: str) -> Version | None:
-        versions = self._store.versions if self._epoch is None else self._epoch.versions
+        versions = self._state.versions if self._epoch is None else self._epoch.versions
         return versions.get(relation)
 
     def asserted(self, relation: str, codes: Codes) -> Codes:
@@ -163,19 +163,19 @@ class SparkPlacement:
         return None
 
     def memory(self) -> int:
-        return sum(version.memory() for version in self._store.versions.values())
+        return sum(version.memory() for version in self._state.versions.values())
 
     def state(self) -> dict[str, Any]:
-        versions = self._store.versions if self._epoch is None else self._epoch.versions
+        versions = self._state.versions if self._epoch is None else self._epoch.versions
         return {name: state_of(versions[name], self._tables) for name in sorted(versions)}
 
     def export_state(self) -> PlacementState:
         assert self._epoch is None, "an executed epoch is neither kept nor dropped"
-        relations = {name: collected(version, self._tables) for name, version in self._store.versions.items()}
-        return PlacementState(self._store.circuit, relations)
+        relations = {name: collected(version, self._tables) for name, version in self._state.versions.items()}
+        return PlacementState(self._state.circuit, relations)
 
     def import_state(self, state: PlacementState, encode: Encode) -> None:
-        assert not self._store.versions, "only a new placement takes a state"
+        assert not self._state.versions, "only a new placement takes a state"
         versions: dict[str, Version] = {}
         try:
             for name, table in state.relations.items():
@@ -184,12 +184,12 @@ class SparkPlacement:
                 )
                 versions[name] = self._filled(version, table) if table.num_rows else version
         except BaseException:
-            self._store.release(versions, {})
+            self._state.release(versions, {})
             raise
-        self._store.versions, self._store.circuit = versions, state.circuit
+        self._state.versions, self._state.circuit = versions, state.circuit
         for names, cost in bootstrap_costs(state).items():
             held = float(sum(versions[name].counts.derived for name in names))
-            self._store.costs[names] = replace(cost, pushed=cost.derivations, held=held, now=held)
+            self._state.costs[names] = replace(cost, pushed=cost.derivations, held=held, now=held)
 
     def _filled(self, version: Version, table: pa.Table) -> Version:
         """An empty version with the rows of `table`."""
@@ -206,5 +206,5 @@ class SparkPlacement:
         return version.with_layer(self._tables.put(table), Counts(present, asserted, derived))
 
     def check_invariants(self) -> None:
-        for version in self._store.versions.values():
+        for version in self._state.versions.values():
             check_version(version, self._tables)

@@ -431,7 +431,7 @@ def test_attend_the_party_is_refused_by_name() -> None:
 def held(reasoner: Reasoner) -> int:
     """The rows that are kept in all, also of relations that no text names."""
     placement: Any = reasoner._placement
-    return sum(relation.live for relation in placement._store.relations.values())
+    return sum(relation.live for relation in placement._state.relations.values())
 
 
 def test_a_count_over_independent_atoms_keeps_no_product() -> None:

@@ -52,7 +52,7 @@ def test_what_is_held_is_known_without_looking_at_every_relation() -> None:
     assert isinstance(placement, ResidentPlacement)
 
     def held() -> int:
-        return sum(relation.memory() for relation in placement._store.relations.values())
+        return sum(relation.memory() for relation in placement._state.relations.values())
 
     r.apply(facts={"edge": chain(200)}, rules=CLOSURE)
     assert r.memory() == held() > 0

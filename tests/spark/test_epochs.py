@@ -96,7 +96,7 @@ def depths(reasoner: Reasoner) -> tuple[int, int]:
     """The largest number of operators in a relation's plan, and of collections in the lineage below it."""
     placement = reasoner._placement
     assert isinstance(placement, SparkPlacement)
-    frames: list[Any] = [version.frame() for version in placement._store.versions.values() if version.layers]
+    frames: list[Any] = [version.frame() for version in placement._state.versions.values() if version.layers]
     executions = [frame._jdf.queryExecution() for frame in frames]
     plan = max(e.analyzed().treeString().count("\n") for e in executions)
     return plan, max(e.toRdd().toDebugString().count("\n") for e in executions)

@@ -10,7 +10,7 @@ from engine.spark.tables import Tables
 from engine.spark.version import Version
 
 
-class Store:
+class Versions:
     """See the module."""
 
     def __init__(self, tables: Tables) -> None:

@@ -12,7 +12,7 @@ from engine.resident.bound import BoundPlan
 from engine.resident.relation import Relation
 
 
-class Store:
+class Arrangements:
     """See the module. `meter`: watches what grows while an epoch is executed; None otherwise."""
 
     def __init__(self) -> None:
