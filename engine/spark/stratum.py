@@ -22,22 +22,21 @@ from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
 from engine.circuit.pivot import pivot_of
 from engine.circuit.plan import CompiledRule, Plan, Start
-from engine.data.arrow import HEIGHT, array_of, codes_of, columns
+from engine.data.arrow import HEIGHT, array_of
 from engine.maintenance.meter import Meter
 from engine.maintenance.oscillation import Oscillation, Swing
 from engine.maintenance.placement import Encode, FactDelta
+from engine.spark.changes import Changes
 from engine.spark.frames import WEIGHT
-from engine.spark.plans.branches import Branches, summed_up
+from engine.spark.plans.branches import Branches
 from engine.spark.plans.lowering import LookUp, See, fits
-from engine.spark.plans.projections import Origin, project, summed_rows
-from engine.spark.plans.texts import InDriver
 from engine.spark.tables import Table, Tables
-from engine.spark.version import Version, entries_in_driver
+from engine.spark.version import Version
 from engine.spark.work.anew import AnewWork
-from engine.spark.work.driver import LocalWork, count_fitting
+from engine.spark.work.driver import LocalWork
 from engine.spark.work.frames import FrameWork
 from engine.spark.work.pivoted import Pivoted
-from engine.spark.work.work import Batch, Outcome, Subject, Supports, Work, on_executors
+from engine.spark.work.work import Batch, Outcome, Subject, Supports, Work
 
 PATIENCE = 4
 """Heights of an epoch after which a stratum is watched for swinging; each costs some tenths of a second here."""
@@ -93,15 +92,11 @@ class StratumRun:
         self._growth = growth
         self._encode = encode
         self._subject = Subject(self._versions, rebuilt, stratum, tables, encode)
-        self._names, self._width = self._subject.names, self._subject.width
         self.heights = 0
         self._whole: list[tuple[CompiledRule, int]] = []
-        self._in_driver = InDriver(tables, encode)
-        self._branches = Branches(self._names, self._width, encode, self._in_driver)
+        self._branches = Branches(self._subject)
         self._seen: dict[tuple[str, bool], DataFrame | None] = {}
         self._large = False
-        self._given: list[pa.Table] = []
-        """Supports that are in the driver."""
         self._work: Work | None = None
 
     # ---- the three sources of change
@@ -119,7 +114,7 @@ class StratumRun:
             delta = self._lower[relation].delta
             assert delta is not None
             to_come = frozenset(order[place + 1 :])
-            origin = Origin.changed(delta)
+            changes = Changes.below(delta, self._lower[relation].new.arity)
 
             def see(
                 step: LookUp, relation: str = relation, to_come: frozenset[str] = to_come
@@ -130,9 +125,8 @@ class StratumRun:
                 return _some(self._lower_entries(step.relation, was))
 
             for rule, plan in plans[relation]:
-                fitting = _fitting(origin, delta.rows, plan.start, self._encode)
-                if fitting:
-                    self._add(rule, plan, origin, see, 1, self._small(delta.rows))
+                if changes.fitting(plan.start, self._encode, delta.rows):
+                    self._add(rule, plan, changes, delta.rows, see)
 
     def whole_rule(self, rule: str, weight: int) -> None:
         """Add all derivations of a rule over the collections as they are, times `weight`."""
@@ -152,10 +146,11 @@ class StratumRun:
         for rule, weight in self._whole:
             plan = min(_positive(rule), key=lambda plan: fitting[plan.start])
             if fitting[plan.start]:
-                origin = origins[plan.start.relation]
-                self._add(rule, plan, origin, see, weight, self._small(fitting[plan.start]))
+                self._add(rule, plan, origins[plan.start.relation], fitting[plan.start], see, weight)
                 # Few tuples may meet many of a large relation; to find out by trying would cost as much again.
-                self._large = self._large or not all(self._small(self._size(name)) for name in rule.body)
+                self._large = self._large or not all(
+                    self._tables.small(self._size(name)) for name in rule.body
+                )
         self._whole = []
 
     def _fitting(self, starts: Sequence[Start]) -> dict[Start, int]:
@@ -164,7 +159,7 @@ class StratumRun:
         result = {start: self._size(start.relation) for start in starts}
         open_: dict[str, list[Start]] = {}
         for start, size in result.items():
-            if (start.constants or start.equal) and not self._small(size):
+            if (start.constants or start.equal) and not self._tables.small(size):
                 open_.setdefault(start.relation, []).append(start)
         for relation, counted in open_.items():
             entries = self._entries(relation)
@@ -194,15 +189,15 @@ class StratumRun:
                 rows += delta.rows
         if touched:
             sources = [self._lower[source].new for source in fold.sources]
-            few = self._small(rows)
+            few = self._tables.small(rows)
             self._branches.fold(fold, sources, touched, self._own_entries(fold.target), few)
-            self._large = self._large or not few or not all(self._small(v.rows) for v in sources)
+            self._large = self._large or not few or not all(self._tables.small(v.rows) for v in sources)
 
     def assert_facts(self, relation: str, facts: FactDelta) -> None:
         """Add to the asserted weights of tuples."""
         codes, weights = facts
         ground, none = np.zeros(1, np.int32), np.zeros(1, np.int64)
-        self._given.append(
+        self._branches.give(
             self._subject.rows(relation, codes, height=ground, weight=weights, derivations=none)
         )
 
@@ -241,20 +236,16 @@ class StratumRun:
         except Swing as swing:
             raise swing.error(self._encode.symbols) from None
         finally:
-            self._in_driver.release()
+            self._branches.release()
             if self._work is not None:
                 self._work.release()
 
     def _note(self, watch: Oscillation, batch: Batch) -> None:
         """Show the watch the changes of a height; they come to the driver where they are on the executors."""
-        for name, version in self._versions.items():
-            change = batch.local(name)
-            frame = batch.changes(name) if change is None else None
-            if frame is not None:
-                table = self._tables.collect(frame.select(*columns(version.arity), WEIGHT), small=False)
-                watch.note({name: (codes_of(table, version.arity), array_of(table, WEIGHT))})
-            elif change is not None:
-                watch.note({name: (change[0], change[2])})
+        for name in self._versions:
+            changes = batch.of(name)
+            if changes is not None:
+                watch.note({name: changes.weighted(self._tables)})
 
     def _last_height(self) -> int:
         """The greatest height at which a relation had an entry before the epoch."""
@@ -280,10 +271,9 @@ class StratumRun:
     def _begin(self) -> Supports | None:
         """Sum up what comes from outside, and see where the work is to be done."""
         self._join_whole_rules()
-        rows = sum(part.num_rows for part in self._given)
         old = sum(version.rows for version in self._versions.values()) if self._rebuilt else 0
-        self._large = self._large or max(rows, old) > self._tables.local_rows
-        if not self._branches and not self._given:
+        self._large = self._large or max(self._branches.given, old) > self._tables.local_rows
+        if not self._branches:
             self._work = FrameWork(self._subject) if self._large else LocalWork(self._subject)
             return None
         found = self._summed()
@@ -338,18 +328,19 @@ class StratumRun:
 
     def _derive(self, batch: Batch) -> None:
         """Join the entry changes of one height through every plan that starts at one of them."""
-        origins = {name: Origin.settled(batch, name) for name in self._names}
         for rule in self._stratum.rules:
             for plan in rule.plans:
                 relation = plan.start.relation
-                fitting = batch.fitting(plan.start) if relation in self._own else 0
+                changes = batch.of(relation) if relation in self._own else None
+                if changes is None:
+                    continue
+                fitting = batch.fitting(plan.start)
                 if fitting:
-                    see = self._see(relation, batch)
-                    self._add(rule, plan, origins[relation], see, 1, self._small(fitting))
-        if not self._branches and not self._given:
+                    self._add(rule, plan, changes, fitting, self._see(relation, batch))
+        if not self._branches:
             return
         if isinstance(self._work, AnewWork):
-            self._push(self._sound(self._work.derived(batch.height + 1, self._branches.take())))
+            self._push(self._branches.checked(self._work.derived(batch.height + 1, self._branches.take())))
             return
         found = self._summed()
         if isinstance(self._work, LocalWork) and found.table.local is None:
@@ -364,15 +355,15 @@ class StratumRun:
             if name not in self._own:
                 return _some(self._lower_entries(name, was=False))
             inside = name < relation or (name == relation and step.before)
-            new = batch.changes(name) if inside else None
-            return _some(self._own_entries(name), batch.earlier(name), new)
+            new = batch.of(name) if inside else None
+            return _some(self._own_entries(name), batch.earlier(name), None if new is None else new.frame)
 
         return see
 
     def _hand_over(self, work: LocalWork) -> None:
         """The work has become too large for the driver."""
         pushed, entered = [], []
-        for name in self._names:
+        for name in self._versions:
             for codes, heights, weights in work.pushed[name]:
                 pushed.append(self._subject.rows(name, codes, height=heights, weight=weights))
             for codes, heights, weights in work.entered[name]:
@@ -387,50 +378,22 @@ class StratumRun:
     # ---- queries
 
     def _add(
-        self, rule: CompiledRule, plan: Plan, origin: Origin, see: See, weight: int, small: bool
+        self, rule: CompiledRule, plan: Plan, changes: Changes, rows: int, see: See, weight: int = 1
     ) -> None:
-        if not plan.steps and origin.local is not None:
-            self._given.append(project(plan, origin.local, weight, self._subject, self._encode))
-        elif self._branches.derive(rule, plan, origin.frame, see, weight, small):
+        """Carry changes, of which `rows` fit the plan's starting atom, through a plan."""
+        small = self._tables.small(rows)
+        if self._branches.derive(rule, plan, changes, see, weight, small):
             self._large = self._large or not small
 
     def _summed(self) -> Supports:
-        """The pushed supports, those that are in the driver and those of all branches, summed up: in the driver if
-        they are few."""
+        """What was derived, summed up: in the driver if it is little."""
         held = self._work.rows if isinstance(self._work, LocalWork) else 0
-        few = not self._large and held <= 10 * self._tables.local_rows
-        given, self._given = pa.concat_tables(self._given) if self._given else None, []
-        if few and given is not None and not self._branches and self._small(given.num_rows):
-            summed = summed_rows(given, self._width)
-            if summed is not None:
-                return Supports.local(self._tables.local(summed))
-        put = [] if given is None else [self._tables.put(given)]
-        try:
-            rows = summed_up(self._branches.take([table.frame for table in put]), self._width)
-            found = self._tables.collect_small(rows) if few else None
-            if found is not None:
-                return self._sound(Supports.local(self._tables.local(found)))
-            return self._sound(on_executors(rows, self._tables))
-        finally:
-            for table in put:
-                self._tables.release(table)
-
-    def _sound(self, supports: Supports) -> Supports:
-        """The same, if it says nothing that ends the epoch; the rules that met a binding without a value are noted."""
-        try:
-            self._branches.faults(supports)
-        except BaseException:
-            self._tables.release(supports.table)
-            raise
-        return supports
+        return self._branches.summed(not self._large and held <= 10 * self._tables.local_rows)
 
     @property
     def faulty(self) -> set[str]:
         """The rules (ids) that met a binding without a value for some term."""
         return self._branches.faulty
-
-    def _small(self, rows: int) -> bool:
-        return rows <= self._tables.local_rows
 
     def _size(self, relation: str) -> int:
         if relation in self._own:
@@ -439,11 +402,11 @@ class StratumRun:
             return 0 if self._rebuilt else version.rows if self._stratum.signed else version.counts.present
         return self._lower[relation].new.counts.present
 
-    def _present(self, relation: str) -> Origin:
+    def _present(self, relation: str) -> Changes:
         """The entries of a relation, for a plan to start from."""
         own = relation in self._own
         version = self._versions[relation] if own else self._lower[relation].new
-        return Origin(partial(self._entries, relation), partial(entries_in_driver, version, not own))
+        return Changes.entries(version, not own, partial(self._entries, relation))
 
     def _entries(self, relation: str) -> DataFrame | None:
         return (
@@ -489,10 +452,3 @@ def _some(*frames: DataFrame | None) -> list[DataFrame]:
 
 def _positive(rule: CompiledRule) -> list[Plan]:
     return [plan for plan in rule.plans if not plan.start.negated]
-
-
-def _fitting(origin: Origin, rows: int, start: Start, encode: Encode) -> int:
-    """How many of the `rows` changes fit a starting atom; of those on the executors, how many at the most."""
-    if not (start.constants or start.equal) or origin.local is None:
-        return rows
-    return count_fitting(origin.local[0], start, encode)

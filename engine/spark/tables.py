@@ -86,6 +86,10 @@ class Tables:
             raise lost("it was noticed before")
         return self._session
 
+    def small(self, rows: int) -> bool:
+        """Whether so many rows are few: they can be kept in the driver, and a copy can go to every partition."""
+        return rows <= self.local_rows
+
     def local(self, table: pa.Table) -> Table:
         """A table in the driver."""
         # The session is asked for now: an epoch that needs none is refused all the same where there is none.
@@ -93,7 +97,7 @@ class Tables:
 
     def put(self, table: pa.Table) -> Table:
         """Rows from the driver, kept where tables of their size live."""
-        if table.num_rows <= self.local_rows:
+        if self.small(table.num_rows):
             return self.local(table)
         return self.checkpoint(from_driver(self.spark, table), table.num_rows)
 
@@ -105,7 +109,7 @@ class Tables:
     def collect_small(self, frame: DataFrame) -> pa.Table | None:
         """All rows, or None if they are more than a local table holds."""
         found = self.collect(frame.limit(self.local_rows + 1))
-        return found if found.num_rows <= self.local_rows else None
+        return found if self.small(found.num_rows) else None
 
     def checkpoint(self, frame: DataFrame, rows: int | None = None) -> Table:
         """Compute the rows and keep them on the executors. `rows`: how many there are, where it is known."""

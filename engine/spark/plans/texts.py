@@ -112,7 +112,7 @@ class InDriver:
 
     def _with(self, bindings: DataFrame, table: pa.Table, keys: list[str]) -> DataFrame:
         """The bindings with the columns of `table`, which has one row for each distinct key."""
-        small = table.num_rows <= self._tables.local_rows
+        small = self._tables.small(table.num_rows)
         held = self._tables.put(table)
         self._held.append(held)
         return bindings.join(F.broadcast(held.frame) if small else held.frame, keys, "left")

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,10 +18,10 @@ from pyspark.sql import functions as F
 from engine.circuit.plan import Start
 from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, Array, array_of, codes_of, column, columns
 from engine.data.codes import Codes
-from engine.maintenance.placement import Encode
 from engine.resident.folds import distinct_rows
 from engine.resident.layout import I32, NONE
 from engine.resident.relation import PushOverflow, Relation
+from engine.spark.changes import Changes, count_fitting
 from engine.spark.frames import REL, WEIGHT, padded, united
 from engine.spark.version import Change, layer
 from engine.spark.work.work import Outcome, Seen, Subject, Supports, Values, begun, in_place
@@ -53,11 +52,9 @@ class LocalWork:
         for name, version in versions.items():
             for part in version.local:
                 self._know(name, part)
-            if subject.rebuilt and version.stored:
-                frame = united(
-                    [t.frame.select(*columns(version.arity), HEIGHT, SUPPORT, ENTRY) for t in version.stored]
-                )
-                self._know(name, tables.collect(frame))
+            stored = version.stored_frame() if subject.rebuilt else None
+            if stored is not None:
+                self._know(name, tables.collect(stored))
 
     # ---- supports
 
@@ -112,9 +109,8 @@ class LocalWork:
         """The stored rows of the tuples in `keys`."""
         version = self.subject.versions[name]
         number = self.subject.names.index(name)
-        stored = united(
-            [t.frame.select(*columns(version.arity), HEIGHT, SUPPORT, ENTRY) for t in version.stored]
-        )
+        stored = version.stored_frame()
+        assert stored is not None, "the caller asked"
         rows = stored.select(
             F.lit(number).alias(REL), *padded(version.arity, self.subject.width), HEIGHT, SUPPORT, ENTRY
         )
@@ -208,7 +204,15 @@ class LocalBatch:
     batch: Mapping[str, Change]
     past: Mapping[str, list[Change]]
     _all: DataFrame | None = None
-    _frames: dict[tuple[str, bool], DataFrame] = field(default_factory=dict)
+    _earlier: dict[str, DataFrame] = field(default_factory=dict)
+    _changes: dict[str, Changes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._changes = {name: self._changed(name, change) for name, change in self.batch.items()}
+
+    def _changed(self, name: str, change: Change) -> Changes:
+        arity = self.work.subject.versions[name].arity
+        return Changes(arity, lambda: change, lambda: self._frame(name, True))
 
     def net(self) -> Mapping[str, int]:
         return {name: int(weights.sum()) for name, (_, _, weights) in self.batch.items()}
@@ -217,22 +221,20 @@ class LocalBatch:
         change = self.batch.get(start.relation)
         return 0 if change is None else count_fitting(change[0], start, self.work.subject.encode)
 
-    def changes(self, relation: str) -> DataFrame | None:
-        return self._of(relation, True) if relation in self.batch else None
-
-    def local(self, relation: str) -> Change | None:
-        return self.batch.get(relation)
+    def of(self, relation: str) -> Changes | None:
+        return self._changes.get(relation)
 
     def earlier(self, relation: str) -> DataFrame | None:
-        return self._of(relation, False) if self.past[relation] else None
+        if not self.past[relation]:
+            return None
+        if relation not in self._earlier:
+            self._earlier[relation] = self._frame(relation, False)
+        return self._earlier[relation]
 
-    def _of(self, relation: str, in_batch: bool) -> DataFrame:
-        if (relation, in_batch) not in self._frames:
-            arity = self.work.subject.versions[relation].arity
-            mine = (F.col(REL) == self.work.subject.names.index(relation)) & (F.col(BATCH) == in_batch)
-            rows = self._rows().where(mine).select(*columns(arity), HEIGHT, WEIGHT)
-            self._frames[relation, in_batch] = rows
-        return self._frames[relation, in_batch]
+    def _frame(self, relation: str, in_batch: bool) -> DataFrame:
+        arity = self.work.subject.versions[relation].arity
+        mine = (F.col(REL) == self.work.subject.names.index(relation)) & (F.col(BATCH) == in_batch)
+        return self._rows().where(mine).select(*columns(arity), HEIGHT, WEIGHT)
 
     def _rows(self) -> DataFrame:
         if self._all is None:
@@ -250,21 +252,6 @@ class LocalBatch:
                         )
             self._all = self.work._tables.local(pa.concat_tables(parts)).frame
         return self._all
-
-
-def which_fit(codes: Codes, start: Start, encode: Encode) -> npt.NDArray[np.bool_]:
-    """Which tuples fit a starting atom's constants and repeated variables."""
-    fits = np.ones(len(codes), bool)
-    for c, constant in start.constants:
-        fits &= codes[:, c] == encode(constant)
-    for a, b in start.equal:
-        fits &= codes[:, a] == codes[:, b]
-    return fits
-
-
-def count_fitting(codes: Codes, start: Start, encode: Encode) -> int:
-    """How many do."""
-    return int(np.count_nonzero(which_fit(codes, start, encode)))
 
 
 def compared(before: Relation, now: Relation) -> Seen:

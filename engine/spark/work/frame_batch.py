@@ -13,6 +13,7 @@ from engine.circuit.circuit import Stratum
 from engine.circuit.plan import Start
 from engine.data.arrow import HEIGHT, columns
 from engine.maintenance.placement import Encode
+from engine.spark.changes import Changes
 from engine.spark.frames import REL, WEIGHT, united
 from engine.spark.plans.lowering import fits
 from engine.spark.version import Version
@@ -82,7 +83,7 @@ class FrameBatch:
         self._rows = rows
         self._earlier_parts = earlier
         self._measured = measured
-        self._changes: dict[str, DataFrame] = {}
+        self._changes: dict[str, Changes] = {}
         self._earlier: dict[str, DataFrame] = {}
 
     def net(self) -> Mapping[str, int]:
@@ -91,20 +92,23 @@ class FrameBatch:
     def fitting(self, start: Start) -> int:
         return self._measured.fitting.get(start, 0)
 
-    def changes(self, relation: str) -> DataFrame | None:
+    def of(self, relation: str) -> Changes | None:
         if not self._measured.changed.get(relation):
             return None
-        return self._of(relation, [self._rows], self._changes)
-
-    def local(self, relation: str) -> None:
-        """Nothing of it is in the driver."""
+        if relation not in self._changes:
+            arity = self._versions[relation].arity
+            self._changes[relation] = Changes(
+                arity, lambda: None, lambda: self._frame(relation, [self._rows])
+            )
+        return self._changes[relation]
 
     def earlier(self, relation: str) -> DataFrame | None:
-        return self._of(relation, self._earlier_parts, self._earlier) if self._earlier_parts else None
+        if not self._earlier_parts:
+            return None
+        if relation not in self._earlier:
+            self._earlier[relation] = self._frame(relation, self._earlier_parts)
+        return self._earlier[relation]
 
-    def _of(self, relation: str, parts: Sequence[DataFrame], known: dict[str, DataFrame]) -> DataFrame:
-        if relation not in known:
-            key = columns(self._versions[relation].arity)
-            mine = united(parts).where(f"{REL} = {self._numbers[relation]}")
-            known[relation] = mine.select(*key, HEIGHT, WEIGHT)
-        return known[relation]
+    def _frame(self, relation: str, parts: Sequence[DataFrame]) -> DataFrame:
+        mine = united(parts).where(f"{REL} = {self._numbers[relation]}")
+        return mine.select(*columns(self._versions[relation].arity), HEIGHT, WEIGHT)

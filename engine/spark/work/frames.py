@@ -105,7 +105,7 @@ class FrameWork:
 
     def settle(self, height: int) -> FrameBatch | None:
         looks = self._pushed.looks.pop(height, 0) + self._later.looks.pop(height, 0)
-        settled = self._settled(height, looks <= self._tables.local_rows)
+        settled = self._settled(height, self._tables.small(looks))
         table, found = self._tables.measured(settled, [REL, NEXT], self._measures.columns(WEIGHT))
         self._held.append(table)
         nexts = _rows_by(found, NEXT)
@@ -210,7 +210,7 @@ def compared(
     parts = [layer.frame.withColumns({NEW: long(1), TOUCHED: F.lit(True)})]
     rows = version.frame()
     if rows is not None:
-        if not rebuilt and layer.rows <= tables.local_rows and key:
+        if not rebuilt and tables.small(layer.rows) and key:
             wanted = F.broadcast(layer.frame.select(*key).distinct())
             rows = rows.join(wanted, key, "left_semi").select(*rows.columns)
         parts.append(rows.withColumns({NEW: long(0), TOUCHED: F.lit(rebuilt)}))
@@ -230,7 +230,7 @@ def compared(
             F.sum(NEW).alias(NEW),
         )
     )
-    table = tables.collect(summary.where(TOUCHED), small=layer.rows <= tables.local_rows)
+    table = tables.collect(summary.where(TOUCHED), small=tables.small(layer.rows))
     was_asserted, was_derived, was_present, asserted, derived, present = (array_of(table, v) for v in values)
     fold = in_place(stratum).get(version.name)
     was_derived = derived_of(version.fold, was_derived, was_present)

@@ -27,9 +27,10 @@ from engine.data.codes import Codes
 from engine.maintenance.change import RelationChange
 from engine.maintenance.placement import Encode
 from engine.resident.relation import hidden_of
+from engine.spark.changes import Changes
 from engine.spark.frames import DERIVATIONS, REL, WEIGHT
 from engine.spark.tables import Table, Tables
-from engine.spark.version import Change, Counts, Version
+from engine.spark.version import Counts, Version
 
 
 @dataclass(frozen=True)
@@ -79,14 +80,11 @@ class Batch(Protocol):
     def fitting(self, start: Start) -> int:
         """How many changes fit the starting atom."""
 
-    def changes(self, relation: str) -> DataFrame | None:
-        """(c0 .. cn, height, weight); None if there are none. The same frame each time."""
-
-    def local(self, relation: str) -> Change | None:
-        """The same as arrays, where the batch is in the driver."""
+    def of(self, relation: str) -> Changes | None:
+        """The changes of one relation; None where there are none. The same object each time."""
 
     def earlier(self, relation: str) -> DataFrame | None:
-        """The same of all entry changes of the epoch before this batch."""
+        """(c0 .. cn, height, weight): all entry changes of the epoch before this batch. The same frame each time."""
 
 
 @dataclass(frozen=True, slots=True)
