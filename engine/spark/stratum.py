@@ -14,15 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
-from engine.circuit.pivot import pivot_of
 from engine.circuit.plan import CompiledRule, Plan, Start
-from engine.data.arrow import HEIGHT, array_of
+from engine.data.arrow import HEIGHT
 from engine.maintenance.meter import Meter
 from engine.maintenance.oscillation import Oscillation, Swing
 from engine.maintenance.placement import Encode, FactDelta
@@ -30,18 +28,14 @@ from engine.spark.changes import Changes
 from engine.spark.frames import WEIGHT
 from engine.spark.plans.branches import Branches
 from engine.spark.plans.lowering import LookUp, See, fits
+from engine.spark.supports import Subject
 from engine.spark.tables import Table, Tables
-from engine.spark.version import Version
-from engine.spark.work.anew import AnewWork
-from engine.spark.work.driver import LocalWork
-from engine.spark.work.frames import FrameWork
-from engine.spark.work.pivoted import Pivoted
-from engine.spark.work.work import Batch, Outcome, Subject, Supports, Work
+from engine.spark.version import Version, last_height
+from engine.spark.work.choice import Choice
+from engine.spark.work.work import Batch, Outcome
 
 PATIENCE = 4
 """Heights of an epoch after which a stratum is watched for swinging; each costs some tenths of a second here."""
-PIVOT_ROWS = 500
-"""Supports from outside the recursion above which a pivoted stratum is computed in one job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +90,7 @@ class StratumRun:
         self._whole: list[tuple[CompiledRule, int]] = []
         self._branches = Branches(self._subject)
         self._seen: dict[tuple[str, bool], DataFrame | None] = {}
-        self._large = False
-        self._work: Work | None = None
+        self._choice = Choice(self._subject)
 
     # ---- the three sources of change
 
@@ -147,10 +140,7 @@ class StratumRun:
             plan = min(_positive(rule), key=lambda plan: fitting[plan.start])
             if fitting[plan.start]:
                 self._add(rule, plan, origins[plan.start.relation], fitting[plan.start], see, weight)
-                # Few tuples may meet many of a large relation; to find out by trying would cost as much again.
-                self._large = self._large or not all(
-                    self._tables.small(self._size(name)) for name in rule.body
-                )
+                self._choice.expect(*map(self._size, rule.body))
         self._whole = []
 
     def _fitting(self, starts: Sequence[Start]) -> dict[Start, int]:
@@ -191,7 +181,7 @@ class StratumRun:
             sources = [self._lower[source].new for source in fold.sources]
             few = self._tables.small(rows)
             self._branches.fold(fold, sources, touched, self._own_entries(fold.target), few)
-            self._large = self._large or not few or not all(self._tables.small(v.rows) for v in sources)
+            self._choice.expect(rows, *(version.rows for version in sources))
 
     def assert_facts(self, relation: str, facts: FactDelta) -> None:
         """Add to the asserted weights of tuples."""
@@ -210,35 +200,27 @@ class StratumRun:
     def run(self) -> dict[str, Outcome]:
         """Settle everything; the relations after the epoch."""
         try:
-            found = self._begin()
-            pivoted = self._pivoted(found)
-            if found is not None:
-                if pivoted is None:
-                    self._push(found)
-                else:
-                    outcomes = self._in_one_job(pivoted, found)
-                    if outcomes is not None:
-                        return outcomes
-                    self._going.push(found)
+            outcomes = self._begin()
+            if outcomes is not None:
+                return outcomes
             watch = Oscillation(self._stratum, self._last_height, PATIENCE) if self._stratum.signed else None
-            while (height := self._going.next_height()) is not None:
+            while (height := self._choice.work.next_height()) is not None:
                 self.heights += 1
                 self._meter.height(height, self._stratum)
                 if watch is not None:
                     watch.rise(height)
-                batch = self._going.settle(height)
+                batch = self._choice.work.settle(height)
                 if batch is not None:
                     if watch is not None and watch.watches:
                         self._note(watch, batch)
                     self._grew(batch)
                     self._derive(batch)
-            return self._going.finish()
+            return self._choice.work.finish()
         except Swing as swing:
             raise swing.error(self._encode.symbols) from None
         finally:
             self._branches.release()
-            if self._work is not None:
-                self._work.release()
+            self._choice.release()
 
     def _note(self, watch: Oscillation, batch: Batch) -> None:
         """Show the watch the changes of a height; they come to the driver where they are on the executors."""
@@ -249,72 +231,26 @@ class StratumRun:
 
     def _last_height(self) -> int:
         """The greatest height at which a relation had an entry before the epoch."""
-        heights = [0]
-        for version in self._versions.values() if not self._rebuilt else ():
-            heights += [int(array_of(part, HEIGHT).max(initial=0)) for part in version.local]
-            heights += [
-                int(
-                    self._tables.collect(table.frame.agg(F.max(HEIGHT).alias(HEIGHT)))
-                    .column(HEIGHT)[0]
-                    .as_py()
-                    or 0
-                )
-                for table in version.stored
-            ]
-        return max(heights)
+        versions = () if self._rebuilt else self._versions.values()
+        return max((last_height(version, self._tables) for version in versions), default=0)
 
-    @property
-    def _going(self) -> Work:
-        assert self._work is not None, "the work has begun"
-        return self._work
-
-    def _begin(self) -> Supports | None:
-        """Sum up what comes from outside, and see where the work is to be done."""
+    def _begin(self) -> dict[str, Outcome] | None:
+        """Take what comes from outside the stratum; the outcomes, if one job does all that is left."""
         self._join_whole_rules()
-        old = sum(version.rows for version in self._versions.values()) if self._rebuilt else 0
-        self._large = self._large or max(self._branches.given, old) > self._tables.local_rows
-        if not self._branches:
-            self._work = FrameWork(self._subject) if self._large else LocalWork(self._subject)
-            return None
-        found = self._summed()
-        if found.table.local is None and max(found.table.rows, old, 1) <= self._tables.local_rows:
-            # It was not so large after all.
-            checkpoint = found.table
-            found = Supports.local(self._tables.local(self._tables.collect(checkpoint.frame)))
-            self._tables.release(checkpoint)
-        self._large = found.table.local is None
-        if not self._large:
-            self._work = LocalWork(self._subject)
-        elif AnewWork.possible(self._subject, found):
-            self._work = AnewWork(self._subject)
-        else:
-            self._work = FrameWork(self._subject)
-        return found
-
-    def _pivoted(self, found: Supports | None) -> Pivoted | None:
-        """The work as one job, where the stratum has a pivot and is computed from nothing, and there is enough
-        of it."""
-        pivot = pivot_of(self._stratum)
-        enough = min(PIVOT_ROWS, self._tables.local_rows)
-        anew = self._rebuilt or not any(version.rows for version in self._versions.values())
-        if pivot is None or found is None or found.table.rows <= enough or not anew:
+        found = self._choice.begin(self._branches)
+        if found is None:
             return None
         lower = {name: lower.new for name, lower in self._lower.items()}
-        pivoted = Pivoted(
-            self._stratum, pivot, self._versions, lower, self._tables, self._encode, self._meter.budget
-        )
-        return pivoted if pivoted.possible(found) else None
-
-    def _in_one_job(self, pivoted: Pivoted, found: Supports) -> dict[str, Outcome] | None:
-        """None if the job cannot do it; then `found` is charged, but still to be pushed."""
         try:
             self._meter.charge(found.derivations)
-            outcomes = pivoted.run(found, self._meter.charge)
-            if outcomes is None:
-                return None
+            job = self._choice.pivoted(found, lower, self._meter.budget)
+            outcomes = job.run(found, self._meter.charge) if job is not None else None
         except BaseException:
             self._tables.release(found.table)
             raise
+        if outcomes is None:
+            self._choice.work.push(found)
+            return None
         self._tables.release(found.table)
         for name, outcome in outcomes.items():
             growth = self._growth[name]
@@ -322,9 +258,6 @@ class StratumRun:
             self._meter.grew()
             self._meter.tuples(growth, self._stratum)
         return outcomes
-
-    def _push(self, supports: Supports) -> None:
-        self._meter.charge(self._going.push(supports))
 
     def _derive(self, batch: Batch) -> None:
         """Join the entry changes of one height through every plan that starts at one of them."""
@@ -337,15 +270,10 @@ class StratumRun:
                 fitting = batch.fitting(plan.start)
                 if fitting:
                     self._add(rule, plan, changes, fitting, self._see(relation, batch))
-        if not self._branches:
-            return
-        if isinstance(self._work, AnewWork):
-            self._push(self._branches.checked(self._work.derived(batch.height + 1, self._branches.take())))
-            return
-        found = self._summed()
-        if isinstance(self._work, LocalWork) and found.table.local is None:
-            self._hand_over(self._work)
-        self._push(found)
+        if self._branches:
+            supports = self._choice.summed(self._branches, batch.height + 1)
+            self._choice.work.push(supports)
+            self._meter.charge(supports.derivations)
 
     def _see(self, relation: str, batch: Batch) -> See:
         """What a step sees while the changes of `relation` go through: those of the relations before it are in."""
@@ -360,35 +288,14 @@ class StratumRun:
 
         return see
 
-    def _hand_over(self, work: LocalWork) -> None:
-        """The work has become too large for the driver."""
-        pushed, entered = [], []
-        for name in self._versions:
-            for codes, heights, weights in work.pushed[name]:
-                pushed.append(self._subject.rows(name, codes, height=heights, weight=weights))
-            for codes, heights, weights in work.entered[name]:
-                entered.append(self._subject.rows(name, codes, height=heights, weight=weights))
-        large = FrameWork(self._subject)
-        self._work = large
-        self._large = True
-        large.take_over(
-            pa.concat_tables(pushed), pa.concat_tables(entered) if entered else None, work.scheduled()
-        )
-
     # ---- queries
 
     def _add(
         self, rule: CompiledRule, plan: Plan, changes: Changes, rows: int, see: See, weight: int = 1
     ) -> None:
         """Carry changes, of which `rows` fit the plan's starting atom, through a plan."""
-        small = self._tables.small(rows)
-        if self._branches.derive(rule, plan, changes, see, weight, small):
-            self._large = self._large or not small
-
-    def _summed(self) -> Supports:
-        """What was derived, summed up: in the driver if it is little."""
-        held = self._work.rows if isinstance(self._work, LocalWork) else 0
-        return self._branches.summed(not self._large and held <= 10 * self._tables.local_rows)
+        if self._branches.derive(rule, plan, changes, see, weight, self._tables.small(rows)):
+            self._choice.expect(rows)
 
     @property
     def faulty(self) -> set[str]:

@@ -136,6 +136,15 @@ def asserted_in_driver(version: Version) -> tuple[Codes, Codes]:
     return codes_of(rows, version.arity), array_of(rows, SUPPORT)
 
 
+def last_height(version: Version, tables: Tables) -> int:
+    """The greatest height of a row, 0 if there is none; a query for each layer on the executors."""
+    found = [int(array_of(part, HEIGHT).max(initial=0)) for part in version.local]
+    for table in version.stored:
+        row = tables.collect(table.frame.agg(F.max(HEIGHT).alias(HEIGHT))).column(HEIGHT)[0]
+        found.append(row.as_py() or 0)
+    return max(found, default=0)
+
+
 def entries_in_driver(version: Version, grounded: bool) -> Change | None:
     """The entries of a relation that is in the driver. grounded: at height 0, as a higher stratum sees them."""
     if version.stored:

@@ -28,8 +28,8 @@ from engine.spark.plans.projections import project, summed_rows
 from engine.spark.plans.shared_joins import Started, Together, shape
 from engine.spark.plans.terms import can_fail
 from engine.spark.plans.texts import InDriver
+from engine.spark.supports import Subject, Supports, on_executors
 from engine.spark.version import Version
-from engine.spark.work.work import Subject, Supports, on_executors
 
 TOGETHER = 32
 """Plans in one join at the most: what Spark compiles for a row should not outgrow what the JVM compiles."""

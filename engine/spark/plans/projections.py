@@ -15,8 +15,8 @@ from engine.data.arrow import HEIGHT, array_of, columns, summed_by
 from engine.maintenance.placement import Encode
 from engine.spark.changes import which_fit
 from engine.spark.frames import DERIVATIONS, REL, WEIGHT
+from engine.spark.supports import Subject
 from engine.spark.version import Change
-from engine.spark.work.work import Subject
 
 
 def project(plan: Plan, changes: Change, weight: int, subject: Subject, encode: Encode) -> pa.Table:

@@ -23,13 +23,14 @@ from engine.resident.layout import I32, NONE
 from engine.resident.relation import PushOverflow, Relation
 from engine.spark.changes import Changes, count_fitting
 from engine.spark.frames import REL, WEIGHT, padded, united
+from engine.spark.supports import Subject, Supports
 from engine.spark.version import Change, layer
-from engine.spark.work.work import Outcome, Seen, Subject, Supports, Values, begun, in_place
+from engine.spark.work.work import HandedOver, Outcome, Seen, Values, Work, begun, in_place
 
 BATCH = "in_batch"
 
 
-class LocalWork:
+class LocalWork(Work):
     """See the module."""
 
     def __init__(self, subject: Subject) -> None:
@@ -58,7 +59,7 @@ class LocalWork:
 
     # ---- supports
 
-    def push(self, supports: Supports) -> int:
+    def push(self, supports: Supports) -> None:
         table = supports.table.local
         assert table is not None, "large work is kept on the executors"
         rel = array_of(table, REL)
@@ -78,7 +79,6 @@ class LocalWork:
             self.pushed[name].append((codes, heights, weights))
             self.rows += len(rows)
             self._look_later(name, rows, heights)
-        return supports.derivations
 
     def _look_up(self, tuples: Mapping[str, Codes]) -> None:
         """Get the old supports of tuples that are touched for the first time."""
@@ -185,14 +185,25 @@ class LocalWork:
     def release(self) -> None:
         """Nothing is stored on the executors."""
 
-    def scheduled(self) -> pa.Table | None:
-        """(rel, c0 .., next): what is still to be looked at, for whoever goes on with the work."""
+    def handed_over(self) -> HandedOver:
+        """What a worker on the executors needs to go on with the work."""
+        pushed, entered = (
+            [
+                self.subject.rows(name, codes, height=heights, weight=weights)
+                for name in self.subject.names
+                for codes, heights, weights in changes[name]
+            ]
+            for changes in (self.pushed, self.entered)
+        )
+        return HandedOver(_concatenated(pushed), _concatenated(entered), self._scheduled())
+
+    def _scheduled(self) -> pa.Table | None:
         parts = []
         for height, by_name in self._schedule.items():
             for name, rows in by_name.items():
                 codes = self._now[name].codes(np.unique(np.concatenate(rows)))
                 parts.append(self.subject.rows(name, codes, next=np.full(1, height, np.int32)))
-        return pa.concat_tables(parts) if parts else None
+        return _concatenated(parts)
 
 
 @dataclass
@@ -252,6 +263,10 @@ class LocalBatch:
                         )
             self._all = self.work._tables.local(pa.concat_tables(parts)).frame
         return self._all
+
+
+def _concatenated(tables: list[pa.Table]) -> pa.Table | None:
+    return pa.concat_tables(tables) if tables else None
 
 
 def compared(before: Relation, now: Relation) -> Seen:

@@ -10,8 +10,9 @@ heights came before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +24,11 @@ from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, column
 from engine.resident.relation import derived_of
 from engine.spark.frames import REL, WEIGHT, long, padded, united
 from engine.spark.plans.settling import NEXT, TOUCHED, Settling
+from engine.spark.supports import Subject, Supports
 from engine.spark.tables import ROWS, Table, Tables
 from engine.spark.version import Version, empty_layer, summed
 from engine.spark.work.frame_batch import FrameBatch, Measures
-from engine.spark.work.work import Outcome, Seen, Subject, Supports, begun, in_place
+from engine.spark.work.work import HandedOver, Outcome, Seen, Work, begun, in_place
 
 NEW = "new"
 PARTS = 8
@@ -46,57 +48,99 @@ class _Parts:
             self.looks[height] = self.looks.get(height, 0) + number
 
 
-class FrameWork:
-    """See the module. One query tells which of the plans' starting atoms have nothing to start from."""
+class OnExecutors(Work):
+    """What both ways of working on the executors have in common: the tables that are held until the end, and how the
+    layers that are left become the outcome."""
 
     def __init__(self, subject: Subject) -> None:
-        self._subject = subject
-        stratum, self._tables = subject.stratum, subject.tables
-        self._measures = Measures(stratum, subject.names, subject.encode)
-        by_number = {subject.names.index(name): fold for name, fold in in_place(stratum).items()}
-        self._settling = Settling(subject.width, by_number, stratum.signed, self._tables.partitions)
+        self._subject, self._tables = subject, subject.tables
+        self._measures = Measures(subject.stratum, subject.names, subject.encode)
         self._key = [REL, *columns(subject.width)]
-        self._pushed, self._entered, self._later = _Parts(), _Parts(), _Parts()
         self._held: list[Table] = []
-        self._rows = 0
 
     def release(self) -> None:
         for table in self._held:
             self._tables.release(table)
         self._held.clear()
 
+    def _keep(self, table: Table) -> DataFrame:
+        self._held.append(table)
+        return table.frame
+
+    def finish(self) -> dict[str, Outcome]:
+        return {name: self._finish(number, name) for number, name in enumerate(self._subject.names)}
+
+    def _finish(self, number: int, name: str) -> Outcome:
+        subject, version = self._subject, self._subject.versions[name]
+        layers = self._layers(number, version)
+        try:
+            whole = layers[0] if len(layers) == 1 else self._together(layers, version.arity)
+            seen, whole.rows = compared(version, whole, subject.rebuilt, subject.stratum, self._tables)
+        except BaseException:
+            for layer in layers:
+                self._tables.release(layer)
+            raise
+        made = replace(begun(version, subject.rebuilt, subject.stratum), counts=seen.counts(version.counts))
+        for layer in layers:
+            if layer.rows:
+                made = made.with_layer(layer, made.counts)
+            else:
+                self._tables.release(layer)
+        return Outcome(made, seen.change())
+
+    def _together(self, layers: Sequence[Table], arity: int) -> Table:
+        """All layers as one table, which holds nothing. A stratum that is made anew may come out empty."""
+        if not layers:
+            return self._tables.local(empty_layer(arity))
+        return Table(sum(layer.rows for layer in layers), None, united([layer.frame for layer in layers]))
+
+    @abstractmethod
+    def _layers(self, number: int, version: Version) -> list[Table]:
+        """What the epoch adds to a relation. Of a single layer, `rows` may be more than there are."""
+
+
+class FrameWork(OnExecutors):
+    """See the module. One query tells which of the plans' starting atoms have nothing to start from."""
+
+    def __init__(self, subject: Subject, before: HandedOver | None = None) -> None:
+        """before: the work goes on that was done elsewhere."""
+        super().__init__(subject)
+        stratum = subject.stratum
+        by_number = {subject.names.index(name): fold for name, fold in in_place(stratum).items()}
+        self._settling = Settling(subject.width, by_number, stratum.signed, self._tables.partitions)
+        self._pushed, self._entered, self._later = _Parts(), _Parts(), _Parts()
+        self._rows = 0
+        if before is not None:
+            self._take_over(before)
+
+    def _take_over(self, before: HandedOver) -> None:
+        if before.pushed is not None:
+            self._pushed.add(self._put(before.pushed), {})
+            self._rows += before.pushed.num_rows
+        if before.entered is not None:
+            self._entered.add(self._put(before.entered), {})
+        if before.scheduled is not None:
+            heights, numbers = np.unique(array_of(before.scheduled, NEXT), return_counts=True)
+            looks = dict(zip(heights.tolist(), numbers.tolist(), strict=True))
+            self._later.add(self._put(before.scheduled), looks)
+
     # ---- supports
 
-    def push(self, supports: Supports) -> int:
+    def push(self, supports: Supports) -> None:
         self._held.append(supports.table)
         if supports.changed:
             changed = supports.table.frame.where(F.col(WEIGHT) != 0)
             self._pushed.add(changed.select(*self._key, HEIGHT, WEIGHT), supports.changed)
             self._rows += sum(supports.changed.values())
             self._unite(self._pushed, [*self._key, HEIGHT])
-        return supports.derivations
-
-    def take_over(self, pushed: pa.Table, entered: pa.Table | None, scheduled: pa.Table | None) -> None:
-        """Go on with work that was done elsewhere: what it pushed and entered, and what it was about to look at."""
-        self._pushed.add(self._put(pushed), {})
-        self._rows += pushed.num_rows
-        if entered is not None:
-            self._entered.add(self._put(entered), {})
-        if scheduled is not None:
-            heights, numbers = np.unique(array_of(scheduled, NEXT), return_counts=True)
-            self._later.add(self._put(scheduled), dict(zip(heights.tolist(), numbers.tolist(), strict=True)))
 
     def _put(self, rows: pa.Table) -> DataFrame:
-        table = self._tables.put(rows)
-        self._held.append(table)
-        return table.frame
+        return self._keep(self._tables.put(rows))
 
     def _unite(self, parts: _Parts, key: list[str]) -> None:
         if len(parts.frames) >= PARTS:
             rows = united(parts.frames).groupBy(*key).agg(F.sum(WEIGHT).alias(WEIGHT))
-            table = self._tables.checkpoint(rows.where(F.col(WEIGHT) != 0))
-            self._held.append(table)
-            parts.frames = [table.frame]
+            parts.frames = [self._keep(self._tables.checkpoint(rows.where(F.col(WEIGHT) != 0)))]
 
     # ---- heights
 
@@ -113,7 +157,7 @@ class FrameWork:
             self._later.add(table.frame.where(F.col(NEXT).isNotNull()).select(*self._key, NEXT), nexts)
             if len(self._later.frames) >= PARTS:
                 ahead = united(self._later.frames).where(F.col(NEXT) > height).distinct()
-                self._later.frames = [self._keep(ahead)]
+                self._later.frames = [self._keep(self._tables.checkpoint(ahead))]
         measured = self._measures.read(found)
         if not any(measured.changed.values()):
             return None
@@ -122,11 +166,6 @@ class FrameWork:
         self._entered.add(changes, {})
         self._unite(self._entered, [*self._key, HEIGHT])
         return batch
-
-    def _keep(self, frame: DataFrame) -> DataFrame:
-        table = self._tables.checkpoint(frame)
-        self._held.append(table)
-        return table.frame
 
     def _settled(self, height: int, few: bool) -> DataFrame:
         """(rel, c0 .., weight, next): what to add to the entry at `height`, and where to look next."""
@@ -171,34 +210,17 @@ class FrameWork:
 
     # ---- the end
 
-    def finish(self) -> dict[str, Outcome]:
-        return {name: self._finish(number, name) for number, name in enumerate(self._subject.names)}
-
-    def _finish(self, number: int, name: str) -> Outcome:
-        version = self._subject.versions[name]
+    def _layers(self, number: int, version: Version) -> list[Table]:
         key = columns(version.arity)
         mine = F.col(REL) == number
         supports = [F.col(WEIGHT).alias(SUPPORT), long(0).alias(ENTRY)]
         entries = [long(0).alias(SUPPORT), F.col(WEIGHT).alias(ENTRY)]
         rows = [f.where(mine).select(*key, HEIGHT, *supports) for f in self._pushed.frames]
         rows += [f.where(mine).select(*key, HEIGHT, *entries) for f in self._entered.frames]
-        if rows:
-            spread = united(rows).repartition(self._tables.partitions, *key) if key else united(rows)
-            layer = self._tables.checkpoint(summed(spread, version.arity), self._rows)
-        else:
-            # Nothing derives anything: a stratum that is made anew may come out empty.
-            layer = self._tables.local(empty_layer(version.arity))
-        try:
-            seen, layer.rows = compared(
-                version, layer, self._subject.rebuilt, self._subject.stratum, self._tables
-            )
-        except BaseException:
-            self._tables.release(layer)
-            raise
-        if not layer.rows:
-            self._tables.release(layer)
-        base = begun(version, self._subject.rebuilt, self._subject.stratum)
-        return Outcome(base.with_layer(layer, seen.counts(version.counts)), seen.change())
+        if not rows:
+            return []
+        spread = united(rows).repartition(self._tables.partitions, *key) if key else united(rows)
+        return [self._tables.checkpoint(summed(spread, version.arity), self._rows)]
 
 
 def compared(
