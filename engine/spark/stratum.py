@@ -1,10 +1,10 @@
 """One stratum through one epoch over Spark; the order is that of the resident placement (engine/resident/stratum.py).
 
-First, in one query, all supports that come from outside: changed facts, the lower relations' changes through the old
-rules, whole rules that appear or disappear. Then the heights, in ascending order: settle the entries, and in one query
-join all changed ones through every plan that they start. A plan that nothing starts is left out, and one that only
-copies what is in the driver needs no query (projections.py). What a query answers comes to the driver while it is
-small, and is kept on the executors when it is not.
+First, one query sums up all supports that come from outside: changed facts, the lower relations' changes carried
+through the old rules, and all derivations of rules that appear or disappear. Then come the heights, in ascending
+order: each settles its entries, and one query carries those that changed through every plan that they start. A plan
+that nothing starts is left out, and one that only copies what is in the driver needs no query (projections.py). Where
+all this is done, the stratum's `Choice` decides (work/choice.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from engine.spark.work.choice import Choice
 from engine.spark.work.work import Batch, Outcome
 
 PATIENCE = 4
-"""Heights of an epoch after which a stratum is watched for swinging; each costs some tenths of a second here."""
+"""The number of heights in an epoch after which a stratum is watched for swinging. A height costs some tenths of a
+second here, so it is smaller than elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,8 @@ class Growth:
 
 
 class StratumRun:
-    """The work on one stratum. `versions` are the own relations as they were; `rebuilt`: the stratum's members
-    changed, and it is computed from nothing. `rules` holds old and new rules by id."""
+    """The work on one stratum. `versions` are the stratum's own relations as they were. `rebuilt` says that it is
+    computed from nothing, since its members changed. `rules` holds the old and the new rules by id."""
 
     def __init__(
         self,
@@ -126,8 +127,8 @@ class StratumRun:
         self._whole.append((self._rules[rule], weight))
 
     def _join_whole_rules(self) -> None:
-        """Start each whole rule at the atom that the fewest tuples fit; a rule with an atom that none fits gives
-        nothing. A negated atom cannot be started at."""
+        """Start each whole rule at the atom that the fewest tuples fit. A rule with an atom that no tuple fits derives
+        nothing. Rules do not start at negated atoms."""
 
         def see(step: LookUp) -> list[DataFrame]:
             return _some(self._entries(step.relation))
@@ -144,8 +145,8 @@ class StratumRun:
         self._whole = []
 
     def _fitting(self, starts: Sequence[Start]) -> dict[Start, int]:
-        """How many present tuples fit each starting atom. Of a small relation, or an atom without conditions, an
-        upper bound; what is left to count is counted in one query for each relation."""
+        """How many present tuples fit each starting atom. For a small relation or an atom without conditions this is an
+        upper bound, which needs no query; the others are counted, in one query for each relation."""
         result = {start: self._size(start.relation) for start in starts}
         open_: dict[str, list[Start]] = {}
         for start, size in result.items():
@@ -198,7 +199,7 @@ class StratumRun:
     # ---- the epoch
 
     def run(self) -> dict[str, Outcome]:
-        """Settle everything; the relations after the epoch."""
+        """Bring the stratum through the epoch; returns its relations after it."""
         try:
             outcomes = self._begin()
             if outcomes is not None:
@@ -235,7 +236,7 @@ class StratumRun:
         return max((last_height(version, self._tables) for version in versions), default=0)
 
     def _begin(self) -> dict[str, Outcome] | None:
-        """Take what comes from outside the stratum; the outcomes, if one job does all that is left."""
+        """Take what comes from outside the stratum. Returns the outcomes if one job does all that is left."""
         self._join_whole_rules()
         found = self._choice.begin(self._branches)
         if found is None:
@@ -276,7 +277,8 @@ class StratumRun:
             self._meter.charge(supports.derivations)
 
     def _see(self, relation: str, batch: Batch) -> See:
-        """What a step sees while the changes of `relation` go through: those of the relations before it are in."""
+        """What a step sees while the changes of `relation` are carried through: the relations before it are seen with
+        their changes, those after it without."""
 
         def see(step: LookUp) -> list[DataFrame]:
             name = step.relation
@@ -338,7 +340,8 @@ class StratumRun:
         return self._once((relation, was), entries)
 
     def _once(self, key: tuple[str, bool], make: Callable[[], DataFrame | None]) -> DataFrame | None:
-        """One frame for the whole epoch: each that is made costs some calls of Spark, and a query reads each once."""
+        """One frame for the whole epoch: to make one costs some calls of Spark, and plans that share a frame read it
+        once in a query."""
         if key not in self._seen:
             self._seen[key] = make()
         return self._seen[key]

@@ -2,7 +2,7 @@
 
 Such a plan selects from the changes of one relation and puts their columns into the head: `tc(x, y) :- arc(x, y)`, or
 an inverse or a subclass in an ontology. A query for it takes a tenth of a second or two, whatever the number of tuples;
-in arrays a tuple takes nanoseconds. What joins, computes or negates is Spark's.
+in arrays a tuple takes nanoseconds. Plans that join, compute or negate are left to Spark (lowering.py).
 """
 
 from __future__ import annotations

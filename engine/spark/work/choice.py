@@ -1,13 +1,14 @@
 """Where a stratum is worked on in one epoch, and when the work moves: decided here, and nowhere else.
 
-- In the driver (driver.py), while what is derived at once is small: no query settles a height, and plans that only copy
-  need none either.
+- In the driver (driver.py), while what is derived at a height is small: to settle a height needs no query, and neither
+  do plans that only copy tuples.
 - On the executors (frames.py), when something is large. It stays there until the end of the epoch. A large stratum that
   only grows and has nothing derived yet takes the shorter strategy there (semi_naive.py).
 - In one job (pivoted.py), where the stratum has a pivot and is computed from nothing, and there is enough of it. The
   job may find that it cannot do it; then the work goes on in one of the other places.
 
-It costs nothing to decide: what is decided from is known in the driver, or comes with a query that is made anyway.
+A decision costs no query: it is made from numbers that the driver knows, or that a query brings which is made anyway.
+Only supports that turn out to be few, after they were expected to be many, take a query to come back to the driver.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from engine.spark.work.work import Work
 PIVOT_ROWS = 500
 """Supports from outside the recursion above which a pivoted stratum is computed in one job."""
 FULL = 10
-"""How many times the rows of a small table the driver holds of a stratum before its work moves."""
+"""The work leaves the driver when it holds more than so many times the rows of a small table."""
 
 
 class Choice:
@@ -53,12 +54,12 @@ class Choice:
             self._work.release()
 
     def expect(self, *rows: int) -> None:
-        """So many rows are joined with others next. Few of them may meet many of a large relation, and to find out by
-        trying would cost as much again: so what is joined counts, on either side."""
+        """The next query reads relations with so many rows, on any side of a join: a few rows may meet many of a large
+        relation. Where one is large, the result is not tried in the driver, since a failed try costs as much again."""
         self._large = self._large or not all(map(self._tables.small, rows))
 
     def begin(self, branches: Branches) -> Supports | None:
-        """Sum up what comes from outside the stratum, None if nothing does, and choose the first worker."""
+        """Sum up what comes from outside the stratum, and choose the first worker. None if nothing comes from there."""
         subject = self._subject
         old = sum(version.rows for version in subject.versions.values()) if subject.rebuilt else 0
         self.expect(branches.given, old)
@@ -77,7 +78,7 @@ class Choice:
         return found
 
     def pivoted(self, found: Supports, lower: Mapping[str, Version], budget: Budget) -> Pivoted | None:
-        """The whole work as one job; None where the stratum is to be gone through height by height."""
+        """All the work as one job; None if the stratum is to be gone through height by height."""
         subject = self._subject
         pivot = pivot_of(subject.stratum)
         enough = min(PIVOT_ROWS, self._tables.local_rows)
@@ -87,7 +88,7 @@ class Choice:
         return job if job.possible(found) else None
 
     def summed(self, branches: Branches, height: int) -> Supports:
-        """What was derived of a height, summed up. Where that is too much for the driver, the work moves."""
+        """What was derived of a height, summed up. If it is too much for the driver, the work moves."""
         held = self._in_driver.rows if self._in_driver is not None else 0
         few = not self._large and held <= FULL * self._tables.local_rows
         supports = self.work.summed(branches, height, few)

@@ -1,8 +1,8 @@
 """The work on a stratum while it is small: in the driver, in the resident placement's own structures.
 
-For each relation there are two arrangements without indexes: what the touched tuples were, and what they are. A
-tuple's old supports are looked up on the executors when it is first touched, one query for all that a height touches,
-and none at all where the relation's layers are in the driver too. Settling a height needs no query.
+For each relation there are two arrangements without indexes: one holds the tuples that are touched as they were, one as
+they are. A tuple's old supports are looked up on the executors when it is first touched, in one query for all that a
+height touches. Where the relation's layers are in the driver too, no query is needed. Settling a height needs none.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class LocalWork(Work):
         return rows.join(F.broadcast(wanted), key, "left_semi").select(*rows.columns)
 
     def _know(self, name: str, rows: pa.Table) -> None:
-        """Take old supports and entries into both arrangements; in a rebuilt stratum into the old one alone."""
+        """Take old supports and entries into both arrangements; in a rebuilt stratum only into that of the past."""
         arity = self.subject.versions[name].arity
         codes, heights = codes_of(rows, arity), array_of(rows, HEIGHT).astype(np.int32)
         supports, entries = array_of(rows, SUPPORT), array_of(rows, ENTRY)
@@ -208,7 +208,8 @@ class LocalWork(Work):
 
 @dataclass
 class LocalBatch:
-    """Changes of one height, in the driver. One local relation holds them and all earlier ones of the epoch."""
+    """The changes of one height, in the driver. For a query that reads them, one local relation holds them and all
+    earlier ones of the epoch."""
 
     work: LocalWork
     height: int

@@ -23,8 +23,8 @@ _CHANGED, _NET = "changed", "net"
 
 @dataclass(slots=True)
 class Measured:
-    """changed: how many entry changes there are of a relation; net: their sum; fitting: how many fit an atom that
-    plans start at."""
+    """changed: how many entry changes a relation has. net: the sum of these changes. fitting: how many of them fit an
+    atom at which plans start."""
 
     changed: dict[str, int] = field(default_factory=dict)
     net: dict[str, int] = field(default_factory=dict)
@@ -32,8 +32,8 @@ class Measured:
 
 
 class Measures:
-    """What is measured of entry changes, (rel, c0 .., weight), grouped by relation and maybe more. `names`: the
-    stratum's relations, by number."""
+    """Measures entry changes, (rel, c0 .., weight), that are grouped by relation, and by more columns if need be.
+    `names`: the stratum's relations, by number."""
 
     def __init__(self, stratum: Stratum, names: Sequence[str], encode: Encode) -> None:
         self._names = names
@@ -45,14 +45,14 @@ class Measures:
         }
 
     def columns(self, weight: str) -> list[Column]:
-        """To be aggregated. weight: the column of the changes; rows where it is zero are none."""
+        """The aggregates. weight: the column of the changes; a row where it is zero is not a change."""
         found = [f"count_if({weight} != 0) AS {_CHANGED}", f"sum({weight}) AS {_NET}"]
         for i, fitting in enumerate(self._starts.values()):
             found.append(f"count_if({weight} != 0 AND {fitting}) AS start{i}")
         return [F.expr(text) for text in found]
 
     def read(self, found: pa.Table) -> Measured:
-        """What a query found; rows of a negative `rel` are none of a relation."""
+        """What a query found. A row whose `rel` is negative belongs to no relation and is left out."""
         result = Measured()
         for row in found.to_pylist():
             if row[REL] < 0:

@@ -1,8 +1,8 @@
 """The work on a stratum when it is large: on the executors, as DataFrames.
 
 A height is settled by one aggregation over the epoch's pushed supports, its entry changes and the relations' old
-layers: for each touched tuple the supports below and up to the height, the entry that it has there, and the next
-height at which it is to be looked at. Where few tuples are touched, the old layers are cut down to them first.
+layers. It gives for each touched tuple the supports below and up to the height, the entry that it has there, and the
+next height at which it is to be looked at. Where few tuples are touched, the old layers are cut down to them first.
 
 The parts that an epoch collects are united when they are many, so that the plan of a height stays small however many
 heights came before it.
@@ -37,7 +37,7 @@ PARTS = 8
 
 @dataclass
 class _Parts:
-    """What was collected so far; `looks`: how many of its rows ask for a look at each height."""
+    """What was collected so far. `looks` says how many of its rows ask for a look at each height."""
 
     frames: list[DataFrame] = field(default_factory=list)
     looks: dict[int, int] = field(default_factory=dict)
@@ -49,8 +49,8 @@ class _Parts:
 
 
 class OnExecutors(Work):
-    """What both ways of working on the executors have in common: the tables that are held until the end, and how the
-    layers that are left become the outcome."""
+    """What both strategies on the executors have in common: the tables that are held until the end, and how the layers
+    that remain become the outcome."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject, self._tables = subject, subject.tables
@@ -89,21 +89,23 @@ class OnExecutors(Work):
         return Outcome(made, seen.change())
 
     def _together(self, layers: Sequence[Table], arity: int) -> Table:
-        """All layers as one table, which holds nothing. A stratum that is made anew may come out empty."""
+        """All layers as one table, which owns no storage. There may be no layer at all: a stratum that is made anew may
+        come out empty."""
         if not layers:
             return self._tables.local(empty_layer(arity))
         return Table(sum(layer.rows for layer in layers), None, united([layer.frame for layer in layers]))
 
     @abstractmethod
     def _layers(self, number: int, version: Version) -> list[Table]:
-        """What the epoch adds to a relation. Of a single layer, `rows` may be more than there are."""
+        """What the epoch adds to a relation. Where it is a single layer, `rows` need only be an upper bound."""
 
 
 class FrameWork(OnExecutors):
-    """See the module. One query tells which of the plans' starting atoms have nothing to start from."""
+    """The general strategy, which the module describes. The query that counts a height's changes also tells how many of
+    them fit each starting atom of a plan."""
 
     def __init__(self, subject: Subject, before: HandedOver | None = None) -> None:
-        """before: the work goes on that was done elsewhere."""
+        """before: the state of the work, where another worker has begun it."""
         super().__init__(subject)
         stratum = subject.stratum
         by_number = {subject.names.index(name): fold for name, fold in in_place(stratum).items()}
@@ -226,8 +228,8 @@ class FrameWork(OnExecutors):
 def compared(
     version: Version, layer: Table, rebuilt: bool, stratum: Stratum, tables: Tables
 ) -> tuple[Seen, int]:
-    """What the tuples of a layer over `version` were and are, and how many rows the layer has. rebuilt: it replaces the
-    version, and all tuples of both count."""
+    """What the tuples of a layer over `version` were and are, and how many rows the layer has. rebuilt: the layer
+    replaces the version, so all tuples of both are told."""
     key = columns(version.arity)
     parts = [layer.frame.withColumns({NEW: long(1), TOUCHED: F.lit(True)})]
     rows = version.frame()

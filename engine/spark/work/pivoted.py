@@ -1,11 +1,11 @@
 """The bootstrap of a pivoted stratum: one job for the whole fixpoint, without an exchange inside it.
 
-The supports that come from outside the recursion are partitioned by the pivot: by an exchange, or, where they are in
-the driver, there, and each part goes with the task. So do the relations of lower strata that the recursive rules read,
-and each task runs the resident kernels to the end of its part (fixpoint.py). It holds only for a stratum that is
-computed from nothing: a retraction must go height by height across all parts. What the stratum held before takes no
-part in it; the result replaces it, and is compared with it at the end. Where a part meets a binding without a value for
-a term, the job is dropped and the stratum goes the general way, which knows what to do about it.
+The supports that come from outside the recursion are partitioned by the pivot: by an exchange, or, if they are in the
+driver, before they are sent with the tasks. The relations of lower strata that the recursive rules read go with each
+task, which runs the resident kernels to the end of its part (fixpoint.py). This is only for a stratum that is computed
+from nothing, since a retraction must go height by height across all parts. What the stratum held before is not read:
+the result replaces it, and is compared with it at the end. If a part meets a binding without a value for a term, the
+job is dropped, and the stratum is gone through height by height, where such bindings are handled.
 """
 
 from __future__ import annotations
@@ -240,8 +240,8 @@ class Pivoted:
 
 
 def _of_entries(found: pa.Table, arity: int) -> Seen:
-    """The tuples in chunks of entries. One whose entry is above height 0 is derived, and not asserted: its number of
-    supports says nothing more, and is not here."""
+    """The tuples in chunks of entries. A tuple whose entry is above height 0 is derived and not asserted; the number of
+    its supports would tell nothing more, and was not fetched."""
     entry = array_of(found, ENTRY) == 1
     at_ground = found.column(DERIVED).is_valid().to_numpy()
     # Those of height 0 come first.

@@ -1,13 +1,13 @@
 """The other strategy on the executors, for a large stratum that only grows and of which no tuple is derived yet: one
 query for each height.
 
-That is every bootstrap of a stratum whose entries are never taken back (it has no counts and no folds in place). Its
-facts stay at height 0, whatever comes, and what starts at the changes of one height derives supports of the next one
-alone. So of what was there before only one thing matters: which tuples are present. What the plans derive is summed up
-together with the tuples that are known, in one aggregation, and a tuple that has supports and is not known enters.
-Nothing is settled again, and what a height leaves is a layer of the new version.
+This serves every bootstrap of a stratum whose entries are never taken back, since it has neither counts nor folds in
+place. Its facts stay at height 0, and plans that start at the changes of one height derive supports of the next height
+only. So only one thing matters of what was there before: which tuples are present. What the plans derive is summed up
+together with the tuples that are known, in one aggregation, and a tuple enters if it has supports and is not known.
+No tuple is settled twice, and what a height leaves is a layer of the new version.
 
-This is semi-naive evaluation on the clock of heights.
+This is semi-naive evaluation, with heights as its rounds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Part:
 
 
 class SemiNaive(OnExecutors):
-    """See the module."""
+    """The strategy that the module describes."""
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -62,16 +62,16 @@ class SemiNaive(OnExecutors):
 
     @staticmethod
     def possible(subject: Subject, given: Supports) -> bool:
-        """Whether a stratum is as the module says."""
+        """Whether the stratum only grows and has nothing derived yet. given: what comes from outside the recursion."""
         fresh = subject.rebuilt or not any(v.counts.derived or v.signed for v in subject.versions.values())
         return fresh and not subject.stratum.signed and not given.falls
 
     def summed(self, branches: Branches, height: int, few: bool) -> Supports:
-        """Together with what is known, and so it is settled already."""
+        """The sums are taken together with what is known, which computes the height; `settle` only reads it."""
         return branches.checked(self.derived(height, branches.take()))
 
     def push(self, supports: Supports) -> None:
-        """The first supports are those from outside the recursion; the others are known, since `derived` made them."""
+        """The first supports come from outside the recursion. All later ones were made by `derived`, and are held."""
         if self._given is None:
             self._given = self._keep(supports.table).where(F.col(WEIGHT) != 0)
             self._outside = set(supports.changed)
@@ -80,8 +80,8 @@ class SemiNaive(OnExecutors):
         return min([*self._outside, *self._open], default=None)
 
     def derived(self, height: int, rows: DataFrame | None) -> Supports:
-        """Compute a height from what the plans derive there, (rel, c0 .., height, weight, derivations), not summed up,
-        and what is given from outside."""
+        """Compute a height from what the plans derive there, (rel, c0 .., height, weight, derivations), not yet summed
+        up, and from what is given there from outside."""
         nothing = f"0L AS {WEIGHT}", f"0L AS {DERIVATIONS}"
         parts = [] if rows is None else [rows.selectExpr(*self._key, WEIGHT, DERIVATIONS, f"0L AS {_KNOWN}")]
         if height in self._outside:

@@ -1,8 +1,9 @@
-"""What works on a stratum through one epoch: a worker, the changes of a height, and the outcome.
+"""What brings a stratum through one epoch: a worker, the changes of a height, and the outcome.
 
-The stratum's run (engine/spark/stratum.py) pushes supports, asks for the next height and settles it; what changes there
-it joins with everything. Where that is done, the module choice.py decides: in the driver (driver.py), on the executors
-(frames.py and semi_naive.py), or in one job (pivoted.py). All give the same result, and tests compare them.
+The stratum's run (engine/spark/stratum.py) pushes supports to a worker, asks it for the next height and lets it settle
+that height. The run then carries what changed there through the rules. Which worker it is, choice.py decides: one in
+the driver (driver.py), one on the executors (frames.py, semi_naive.py), or one job for all heights (pivoted.py). All
+give the same result, and tests compare them.
 """
 
 from __future__ import annotations
@@ -70,12 +71,12 @@ class Work(ABC):
     """The worker that has a stratum: in the driver or on the executors."""
 
     def summed(self, branches: Branches, height: int, few: bool) -> Supports:
-        """What was derived of `height`, summed up and ready to be pushed. few: in the driver, if it is little."""
+        """What was derived of `height`, summed up and ready to be pushed. few: try to bring it to the driver."""
         return branches.summed(few)
 
     @abstractmethod
     def push(self, supports: Supports) -> None:
-        """Add supports; the worker releases their table."""
+        """Add supports, whose table belongs to the worker then."""
 
     @abstractmethod
     def next_height(self) -> int | None:
@@ -83,7 +84,7 @@ class Work(ABC):
 
     @abstractmethod
     def settle(self, height: int) -> Batch | None:
-        """Bring the entries at `height` up to date; None if none changes."""
+        """Bring the entries at `height` up to date; returns what changes, or None if nothing does."""
 
     @abstractmethod
     def finish(self) -> dict[str, Outcome]:
@@ -91,7 +92,7 @@ class Work(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Give back what is not part of an outcome."""
+        """Give back the storage that is not part of an outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,8 @@ Values = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int6
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """asserted, derived and present of some tuples, before and after, int64[n] each. fold: that in place afterwards."""
+    """asserted, derived and present of some tuples, before and after, int64[n] each. fold: the fold in place after the
+    epoch."""
 
     codes: Codes
     before: Values
