@@ -17,7 +17,8 @@ _LAYER = "layer"
 
 
 def state_of(version: Version, tables: Tables) -> Mapping[str, Any]:
-    """Facts, supports and entries in codes, as `engine.resident.relation.state_of`; there are no indexes."""
+    """Facts, supports and entries in codes, in the form of `engine.resident.relation.state_of`; relations on Spark
+    have no indexes."""
     facts: dict[tuple[int, ...], int] = {}
     supports: dict[tuple[int, ...], dict[int, int]] = {}
     entries: dict[tuple[int, ...], dict[int, int]] = {}

@@ -7,12 +7,12 @@ A relation's tuple of n columns is `c0 .. c(n-1)`, longs that hold codes (engine
     entry        long    present(height) - present(height - 1)
     weight       long    of a change
     derivations  long    rows that were summed up into this one
-    fault        bool    the binding has no value for some term; it derives nothing
+    fault        bool    whether some term has no value for the binding, which then derives nothing
     rel          int     which relation of a stratum: the relations of one stratum travel in one frame, the narrower
                          ones padded with zeros, so that one query does the work of a whole height
 
-Rows with the same tuple and height are summed up; no row means zero. That is all there is to a Z-set, so layers of
-changes can be united freely.
+Rows with the same tuple and height are summed up, and a tuple without a row counts zero. A Z-set is nothing else, so
+layers of changes can be united in any order.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def padded(arity: int, width: int) -> list[Column]:
 
 
 def from_driver(session: SparkSession, rows: pa.Table) -> DataFrame:
-    """Rows of this process.
+    """Rows of this process as a DataFrame.
 
-    Once it has read some rows, Spark stops at the first empty chunk and says nothing of the rest, so it gets a single
-    chunk. A Connect session takes an empty table only with a schema.
+    Spark reads chunk by chunk, and drops without a word what comes after an empty chunk; so the rows are made a single
+    chunk first. A Connect session takes an empty table only with a schema.
     """
     if rows.num_rows:
         return session.createDataFrame(rows.combine_chunks())

@@ -1,10 +1,10 @@
 """One stratum through one epoch over Spark; the order is that of the resident placement (engine/resident/stratum.py).
 
-First, in one query, all supports that come from outside: changed facts, the lower relations' changes through the old
-rules, whole rules that appear or disappear. Then the heights, in ascending order: settle the entries, and in one query
-join all changed ones through every plan that they start. A plan that nothing starts is left out, and one that only
-copies what is in the driver needs no query (projections.py). What a query answers comes to the driver while it is
-small, and is kept on the executors when it is not.
+First, one query sums up all supports that come from outside: changed facts, the lower relations' changes carried
+through the old rules, and all derivations of rules that appear or disappear. Then come the heights, in ascending
+order: each settles its entries, and one query carries those that changed through every plan that they start. A plan
+that nothing starts is left out, and one that only copies what is in the driver needs no query (projections.py). Where
+all this is done, the stratum's `Choice` decides (work/choice.py).
 """
 
 from __future__ import annotations
@@ -14,35 +14,29 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
-from engine.circuit.pivot import pivot_of
 from engine.circuit.plan import CompiledRule, Plan, Start
-from engine.data.arrow import HEIGHT, array_of, codes_of, columns
+from engine.data.arrow import HEIGHT
 from engine.maintenance.meter import Meter
 from engine.maintenance.oscillation import Oscillation, Swing
 from engine.maintenance.placement import Encode, FactDelta
+from engine.spark.changes import Changes
 from engine.spark.frames import WEIGHT
-from engine.spark.plans.branches import Branches, summed_up
+from engine.spark.plans.branches import Branches
 from engine.spark.plans.lowering import LookUp, See, fits
-from engine.spark.plans.projections import Origin, project, summed_rows
-from engine.spark.plans.texts import InDriver
+from engine.spark.supports import Subject
 from engine.spark.tables import Table, Tables
-from engine.spark.version import Version, entries_in_driver
-from engine.spark.work.anew import AnewWork
-from engine.spark.work.driver import LocalWork, count_fitting
-from engine.spark.work.frames import FrameWork
-from engine.spark.work.pivoted import Pivoted
-from engine.spark.work.work import Batch, Outcome, Subject, Supports, Work, on_executors
+from engine.spark.version import Version, last_height
+from engine.spark.work.choice import Choice
+from engine.spark.work.work import Batch, Outcome
 
 PATIENCE = 4
-"""Heights of an epoch after which a stratum is watched for swinging; each costs some tenths of a second here."""
-PIVOT_ROWS = 500
-"""Supports from outside the recursion above which a pivoted stratum is computed in one job."""
+"""The number of heights in an epoch after which a stratum is watched for swinging. A height costs some tenths of a
+second here, so it is smaller than elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +61,8 @@ class Growth:
 
 
 class StratumRun:
-    """The work on one stratum. `versions` are the own relations as they were; `rebuilt`: the stratum's members
-    changed, and it is computed from nothing. `rules` holds old and new rules by id."""
+    """The work on one stratum. `versions` are the stratum's own relations as they were. `rebuilt` says that it is
+    computed from nothing, since its members changed. `rules` holds the old and the new rules by id."""
 
     def __init__(
         self,
@@ -93,16 +87,11 @@ class StratumRun:
         self._growth = growth
         self._encode = encode
         self._subject = Subject(self._versions, rebuilt, stratum, tables, encode)
-        self._names, self._width = self._subject.names, self._subject.width
         self.heights = 0
         self._whole: list[tuple[CompiledRule, int]] = []
-        self._in_driver = InDriver(tables, encode)
-        self._branches = Branches(self._names, self._width, encode, self._in_driver)
+        self._branches = Branches(self._subject)
         self._seen: dict[tuple[str, bool], DataFrame | None] = {}
-        self._large = False
-        self._given: list[pa.Table] = []
-        """Supports that are in the driver."""
-        self._work: Work | None = None
+        self._choice = Choice(self._subject)
 
     # ---- the three sources of change
 
@@ -119,7 +108,7 @@ class StratumRun:
             delta = self._lower[relation].delta
             assert delta is not None
             to_come = frozenset(order[place + 1 :])
-            origin = Origin.changed(delta)
+            changes = Changes.below(delta, self._lower[relation].new.arity)
 
             def see(
                 step: LookUp, relation: str = relation, to_come: frozenset[str] = to_come
@@ -130,17 +119,16 @@ class StratumRun:
                 return _some(self._lower_entries(step.relation, was))
 
             for rule, plan in plans[relation]:
-                fitting = _fitting(origin, delta.rows, plan.start, self._encode)
-                if fitting:
-                    self._add(rule, plan, origin, see, 1, self._small(delta.rows))
+                if changes.fitting(plan.start, self._encode, delta.rows):
+                    self._add(rule, plan, changes, delta.rows, see)
 
     def whole_rule(self, rule: str, weight: int) -> None:
         """Add all derivations of a rule over the collections as they are, times `weight`."""
         self._whole.append((self._rules[rule], weight))
 
     def _join_whole_rules(self) -> None:
-        """Start each whole rule at the atom that the fewest tuples fit; a rule with an atom that none fits gives
-        nothing. A negated atom cannot be started at."""
+        """Start each whole rule at the atom that the fewest tuples fit. A rule with an atom that no tuple fits derives
+        nothing. Rules do not start at negated atoms."""
 
         def see(step: LookUp) -> list[DataFrame]:
             return _some(self._entries(step.relation))
@@ -152,19 +140,17 @@ class StratumRun:
         for rule, weight in self._whole:
             plan = min(_positive(rule), key=lambda plan: fitting[plan.start])
             if fitting[plan.start]:
-                origin = origins[plan.start.relation]
-                self._add(rule, plan, origin, see, weight, self._small(fitting[plan.start]))
-                # Few tuples may meet many of a large relation; to find out by trying would cost as much again.
-                self._large = self._large or not all(self._small(self._size(name)) for name in rule.body)
+                self._add(rule, plan, origins[plan.start.relation], fitting[plan.start], see, weight)
+                self._choice.expect(*map(self._size, rule.body))
         self._whole = []
 
     def _fitting(self, starts: Sequence[Start]) -> dict[Start, int]:
-        """How many present tuples fit each starting atom. Of a small relation, or an atom without conditions, an
-        upper bound; what is left to count is counted in one query for each relation."""
+        """How many present tuples fit each starting atom. For a small relation or an atom without conditions this is an
+        upper bound, which needs no query; the others are counted, in one query for each relation."""
         result = {start: self._size(start.relation) for start in starts}
         open_: dict[str, list[Start]] = {}
         for start, size in result.items():
-            if (start.constants or start.equal) and not self._small(size):
+            if (start.constants or start.equal) and not self._tables.small(size):
                 open_.setdefault(start.relation, []).append(start)
         for relation, counted in open_.items():
             entries = self._entries(relation)
@@ -194,15 +180,15 @@ class StratumRun:
                 rows += delta.rows
         if touched:
             sources = [self._lower[source].new for source in fold.sources]
-            few = self._small(rows)
+            few = self._tables.small(rows)
             self._branches.fold(fold, sources, touched, self._own_entries(fold.target), few)
-            self._large = self._large or not few or not all(self._small(v.rows) for v in sources)
+            self._choice.expect(rows, *(version.rows for version in sources))
 
     def assert_facts(self, relation: str, facts: FactDelta) -> None:
         """Add to the asserted weights of tuples."""
         codes, weights = facts
         ground, none = np.zeros(1, np.int32), np.zeros(1, np.int64)
-        self._given.append(
+        self._branches.give(
             self._subject.rows(relation, codes, height=ground, weight=weights, derivations=none)
         )
 
@@ -213,118 +199,59 @@ class StratumRun:
     # ---- the epoch
 
     def run(self) -> dict[str, Outcome]:
-        """Settle everything; the relations after the epoch."""
+        """Bring the stratum through the epoch; returns its relations after it."""
         try:
-            found = self._begin()
-            pivoted = self._pivoted(found)
-            if found is not None:
-                if pivoted is None:
-                    self._push(found)
-                else:
-                    outcomes = self._in_one_job(pivoted, found)
-                    if outcomes is not None:
-                        return outcomes
-                    self._going.push(found)
+            outcomes = self._begin()
+            if outcomes is not None:
+                return outcomes
             watch = Oscillation(self._stratum, self._last_height, PATIENCE) if self._stratum.signed else None
-            while (height := self._going.next_height()) is not None:
+            while (height := self._choice.work.next_height()) is not None:
                 self.heights += 1
                 self._meter.height(height, self._stratum)
                 if watch is not None:
                     watch.rise(height)
-                batch = self._going.settle(height)
+                batch = self._choice.work.settle(height)
                 if batch is not None:
                     if watch is not None and watch.watches:
                         self._note(watch, batch)
                     self._grew(batch)
                     self._derive(batch)
-            return self._going.finish()
+            return self._choice.work.finish()
         except Swing as swing:
             raise swing.error(self._encode.symbols) from None
         finally:
-            self._in_driver.release()
-            if self._work is not None:
-                self._work.release()
+            self._branches.release()
+            self._choice.release()
 
     def _note(self, watch: Oscillation, batch: Batch) -> None:
         """Show the watch the changes of a height; they come to the driver where they are on the executors."""
-        for name, version in self._versions.items():
-            change = batch.local(name)
-            frame = batch.changes(name) if change is None else None
-            if frame is not None:
-                table = self._tables.collect(frame.select(*columns(version.arity), WEIGHT), small=False)
-                watch.note({name: (codes_of(table, version.arity), array_of(table, WEIGHT))})
-            elif change is not None:
-                watch.note({name: (change[0], change[2])})
+        for name in self._versions:
+            changes = batch.of(name)
+            if changes is not None:
+                watch.note({name: changes.weighted(self._tables)})
 
     def _last_height(self) -> int:
         """The greatest height at which a relation had an entry before the epoch."""
-        heights = [0]
-        for version in self._versions.values() if not self._rebuilt else ():
-            heights += [int(array_of(part, HEIGHT).max(initial=0)) for part in version.local]
-            heights += [
-                int(
-                    self._tables.collect(table.frame.agg(F.max(HEIGHT).alias(HEIGHT)))
-                    .column(HEIGHT)[0]
-                    .as_py()
-                    or 0
-                )
-                for table in version.stored
-            ]
-        return max(heights)
+        versions = () if self._rebuilt else self._versions.values()
+        return max((last_height(version, self._tables) for version in versions), default=0)
 
-    @property
-    def _going(self) -> Work:
-        assert self._work is not None, "the work has begun"
-        return self._work
-
-    def _begin(self) -> Supports | None:
-        """Sum up what comes from outside, and see where the work is to be done."""
+    def _begin(self) -> dict[str, Outcome] | None:
+        """Take what comes from outside the stratum. Returns the outcomes if one job does all that is left."""
         self._join_whole_rules()
-        rows = sum(part.num_rows for part in self._given)
-        old = sum(version.rows for version in self._versions.values()) if self._rebuilt else 0
-        self._large = self._large or max(rows, old) > self._tables.local_rows
-        if not self._branches and not self._given:
-            self._work = FrameWork(self._subject) if self._large else LocalWork(self._subject)
-            return None
-        found = self._summed()
-        if found.table.local is None and max(found.table.rows, old, 1) <= self._tables.local_rows:
-            # It was not so large after all.
-            checkpoint = found.table
-            found = Supports.local(self._tables.local(self._tables.collect(checkpoint.frame)))
-            self._tables.release(checkpoint)
-        self._large = found.table.local is None
-        if not self._large:
-            self._work = LocalWork(self._subject)
-        elif AnewWork.possible(self._subject, found):
-            self._work = AnewWork(self._subject)
-        else:
-            self._work = FrameWork(self._subject)
-        return found
-
-    def _pivoted(self, found: Supports | None) -> Pivoted | None:
-        """The work as one job, where the stratum has a pivot and is computed from nothing, and there is enough
-        of it."""
-        pivot = pivot_of(self._stratum)
-        enough = min(PIVOT_ROWS, self._tables.local_rows)
-        anew = self._rebuilt or not any(version.rows for version in self._versions.values())
-        if pivot is None or found is None or found.table.rows <= enough or not anew:
+        found = self._choice.begin(self._branches)
+        if found is None:
             return None
         lower = {name: lower.new for name, lower in self._lower.items()}
-        pivoted = Pivoted(
-            self._stratum, pivot, self._versions, lower, self._tables, self._encode, self._meter.budget
-        )
-        return pivoted if pivoted.possible(found) else None
-
-    def _in_one_job(self, pivoted: Pivoted, found: Supports) -> dict[str, Outcome] | None:
-        """None if the job cannot do it; then `found` is charged, but still to be pushed."""
         try:
             self._meter.charge(found.derivations)
-            outcomes = pivoted.run(found, self._meter.charge)
-            if outcomes is None:
-                return None
+            job = self._choice.pivoted(found, lower, self._meter.budget)
+            outcomes = job.run(found, self._meter.charge) if job is not None else None
         except BaseException:
             self._tables.release(found.table)
             raise
+        if outcomes is None:
+            self._choice.work.push(found)
+            return None
         self._tables.release(found.table)
         for name, outcome in outcomes.items():
             growth = self._growth[name]
@@ -333,104 +260,49 @@ class StratumRun:
             self._meter.tuples(growth, self._stratum)
         return outcomes
 
-    def _push(self, supports: Supports) -> None:
-        self._meter.charge(self._going.push(supports))
-
     def _derive(self, batch: Batch) -> None:
         """Join the entry changes of one height through every plan that starts at one of them."""
-        origins = {name: Origin.settled(batch, name) for name in self._names}
         for rule in self._stratum.rules:
             for plan in rule.plans:
                 relation = plan.start.relation
-                fitting = batch.fitting(plan.start) if relation in self._own else 0
+                changes = batch.of(relation) if relation in self._own else None
+                if changes is None:
+                    continue
+                fitting = batch.fitting(plan.start)
                 if fitting:
-                    see = self._see(relation, batch)
-                    self._add(rule, plan, origins[relation], see, 1, self._small(fitting))
-        if not self._branches and not self._given:
-            return
-        if isinstance(self._work, AnewWork):
-            self._push(self._sound(self._work.derived(batch.height + 1, self._branches.take())))
-            return
-        found = self._summed()
-        if isinstance(self._work, LocalWork) and found.table.local is None:
-            self._hand_over(self._work)
-        self._push(found)
+                    self._add(rule, plan, changes, fitting, self._see(relation, batch))
+        if self._branches:
+            supports = self._choice.summed(self._branches, batch.height + 1)
+            self._choice.work.push(supports)
+            self._meter.charge(supports.derivations)
 
     def _see(self, relation: str, batch: Batch) -> See:
-        """What a step sees while the changes of `relation` go through: those of the relations before it are in."""
+        """What a step sees while the changes of `relation` are carried through: the relations before it are seen with
+        their changes, those after it without."""
 
         def see(step: LookUp) -> list[DataFrame]:
             name = step.relation
             if name not in self._own:
                 return _some(self._lower_entries(name, was=False))
             inside = name < relation or (name == relation and step.before)
-            new = batch.changes(name) if inside else None
-            return _some(self._own_entries(name), batch.earlier(name), new)
+            new = batch.of(name) if inside else None
+            return _some(self._own_entries(name), batch.earlier(name), None if new is None else new.frame)
 
         return see
-
-    def _hand_over(self, work: LocalWork) -> None:
-        """The work has become too large for the driver."""
-        pushed, entered = [], []
-        for name in self._names:
-            for codes, heights, weights in work.pushed[name]:
-                pushed.append(self._subject.rows(name, codes, height=heights, weight=weights))
-            for codes, heights, weights in work.entered[name]:
-                entered.append(self._subject.rows(name, codes, height=heights, weight=weights))
-        large = FrameWork(self._subject)
-        self._work = large
-        self._large = True
-        large.take_over(
-            pa.concat_tables(pushed), pa.concat_tables(entered) if entered else None, work.scheduled()
-        )
 
     # ---- queries
 
     def _add(
-        self, rule: CompiledRule, plan: Plan, origin: Origin, see: See, weight: int, small: bool
+        self, rule: CompiledRule, plan: Plan, changes: Changes, rows: int, see: See, weight: int = 1
     ) -> None:
-        if not plan.steps and origin.local is not None:
-            self._given.append(project(plan, origin.local, weight, self._subject, self._encode))
-        elif self._branches.derive(rule, plan, origin.frame, see, weight, small):
-            self._large = self._large or not small
-
-    def _summed(self) -> Supports:
-        """The pushed supports, those that are in the driver and those of all branches, summed up: in the driver if
-        they are few."""
-        held = self._work.rows if isinstance(self._work, LocalWork) else 0
-        few = not self._large and held <= 10 * self._tables.local_rows
-        given, self._given = pa.concat_tables(self._given) if self._given else None, []
-        if few and given is not None and not self._branches and self._small(given.num_rows):
-            summed = summed_rows(given, self._width)
-            if summed is not None:
-                return Supports.local(self._tables.local(summed))
-        put = [] if given is None else [self._tables.put(given)]
-        try:
-            rows = summed_up(self._branches.take([table.frame for table in put]), self._width)
-            found = self._tables.collect_small(rows) if few else None
-            if found is not None:
-                return self._sound(Supports.local(self._tables.local(found)))
-            return self._sound(on_executors(rows, self._tables))
-        finally:
-            for table in put:
-                self._tables.release(table)
-
-    def _sound(self, supports: Supports) -> Supports:
-        """The same, if it says nothing that ends the epoch; the rules that met a binding without a value are noted."""
-        try:
-            self._branches.faults(supports)
-        except BaseException:
-            self._tables.release(supports.table)
-            raise
-        return supports
+        """Carry changes, of which `rows` fit the plan's starting atom, through a plan."""
+        if self._branches.derive(rule, plan, changes, see, weight, self._tables.small(rows)):
+            self._choice.expect(rows)
 
     @property
     def faulty(self) -> set[str]:
         """The rules (ids) that met a binding without a value for some term."""
         return self._branches.faulty
-
-    def _small(self, rows: int) -> bool:
-        return rows <= self._tables.local_rows
 
     def _size(self, relation: str) -> int:
         if relation in self._own:
@@ -439,11 +311,11 @@ class StratumRun:
             return 0 if self._rebuilt else version.rows if self._stratum.signed else version.counts.present
         return self._lower[relation].new.counts.present
 
-    def _present(self, relation: str) -> Origin:
+    def _present(self, relation: str) -> Changes:
         """The entries of a relation, for a plan to start from."""
         own = relation in self._own
         version = self._versions[relation] if own else self._lower[relation].new
-        return Origin(partial(self._entries, relation), partial(entries_in_driver, version, not own))
+        return Changes.entries(version, not own, partial(self._entries, relation))
 
     def _entries(self, relation: str) -> DataFrame | None:
         return (
@@ -468,7 +340,8 @@ class StratumRun:
         return self._once((relation, was), entries)
 
     def _once(self, key: tuple[str, bool], make: Callable[[], DataFrame | None]) -> DataFrame | None:
-        """One frame for the whole epoch: each that is made costs some calls of Spark, and a query reads each once."""
+        """One frame for the whole epoch: to make one costs some calls of Spark, and plans that share a frame read it
+        once in a query."""
         if key not in self._seen:
             self._seen[key] = make()
         return self._seen[key]
@@ -489,10 +362,3 @@ def _some(*frames: DataFrame | None) -> list[DataFrame]:
 
 def _positive(rule: CompiledRule) -> list[Plan]:
     return [plan for plan in rule.plans if not plan.start.negated]
-
-
-def _fitting(origin: Origin, rows: int, start: Start, encode: Encode) -> int:
-    """How many of the `rows` changes fit a starting atom; of those on the executors, how many at the most."""
-    if not (start.constants or start.equal) or origin.local is None:
-        return rows
-    return count_fitting(origin.local[0], start, encode)

@@ -2,8 +2,8 @@
 
 In: a lazy DataFrame. Out: a `Table`, whose frame reads rows that are already computed, so that no plan grows with the
 number of heights or epochs behind it. A small table is a local relation inside the plans that use it: it needs no
-job, no storage, and Spark sees that it is small. A large one is a checkpoint (checkpoints.py); no garbage collector
-drops it in time, so whoever holds a table releases it.
+job and no storage, and Spark sees that it is small. A large one is a checkpoint (checkpoints.py). No garbage collector
+would drop it in time, so whoever holds a table releases it.
 
 Small queries bring what they sum up into one partition and run without adaptive execution: every exchange would be a
 job of its own, and there is nothing to adapt.
@@ -34,7 +34,8 @@ ROWS = "rows"
 
 @dataclass(eq=False, slots=True)
 class Table:
-    """Computed rows. `local` where they are in the driver; else `frame` reads a checkpoint."""
+    """Computed rows: `local` holds them where they are in the driver, otherwise it is None and `frame` reads a
+    checkpoint."""
 
     rows: int
     local: pa.Table | None
@@ -56,7 +57,7 @@ class Table:
 
 
 class Tables:
-    """Makes and releases tables over one session: the one that the source has when it is first needed."""
+    """Makes and releases tables. All are of one session: the one that the source has when it is first needed."""
 
     def __init__(self, source: SparkSource) -> None:
         options = source.options
@@ -86,14 +87,18 @@ class Tables:
             raise lost("it was noticed before")
         return self._session
 
+    def small(self, rows: int) -> bool:
+        """Whether so many rows are few: they can be kept in the driver, and a copy can go to every partition."""
+        return rows <= self.local_rows
+
     def local(self, table: pa.Table) -> Table:
         """A table in the driver."""
         # The session is asked for now: an epoch that needs none is refused all the same where there is none.
         return Table(table.num_rows, table, None, partial(from_driver, self.spark))
 
     def put(self, table: pa.Table) -> Table:
-        """Rows from the driver, kept where tables of their size live."""
-        if table.num_rows <= self.local_rows:
+        """Rows from the driver as a table: in the driver if they are few, else on the executors."""
+        if self.small(table.num_rows):
             return self.local(table)
         return self.checkpoint(from_driver(self.spark, table), table.num_rows)
 
@@ -105,7 +110,7 @@ class Tables:
     def collect_small(self, frame: DataFrame) -> pa.Table | None:
         """All rows, or None if they are more than a local table holds."""
         found = self.collect(frame.limit(self.local_rows + 1))
-        return found if found.num_rows <= self.local_rows else None
+        return found if self.small(found.num_rows) else None
 
     def checkpoint(self, frame: DataFrame, rows: int | None = None) -> Table:
         """Compute the rows and keep them on the executors. `rows`: how many there are, where it is known."""

@@ -8,6 +8,7 @@ the first: every row is then written again a logarithmic number of times.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
@@ -82,7 +83,14 @@ class Version:
 
     def frame(self) -> DataFrame | None:
         """All rows of all layers; None for an empty relation."""
-        frames = [table.frame.select(*columns(self.arity), HEIGHT, SUPPORT, ENTRY) for table in self.layers]
+        return self._united(self.layers)
+
+    def stored_frame(self) -> DataFrame | None:
+        """All rows of the layers on the executors; None where there are none."""
+        return self._united(self.stored)
+
+    def _united(self, layers: Sequence[Table]) -> DataFrame | None:
+        frames = [table.frame.select(*columns(self.arity), HEIGHT, SUPPORT, ENTRY) for table in layers]
         return united(frames) if frames else None
 
     def entries(self) -> DataFrame | None:
@@ -111,7 +119,7 @@ def collected(version: Version, tables: Tables) -> pa.Table:
         return summed_in_driver(version, [*columns(version.arity), HEIGHT], [SUPPORT, ENTRY])
     rows = consolidated(version)
     assert rows is not None, "it has layers"
-    return tables.collect(rows, small=version.rows <= tables.local_rows)
+    return tables.collect(rows, small=tables.small(version.rows))
 
 
 def summed_in_driver(version: Version, key: list[str], values: list[str]) -> pa.Table:
@@ -126,6 +134,15 @@ def asserted_in_driver(version: Version) -> tuple[Codes, Codes]:
     key = [*columns(version.arity), HEIGHT]
     rows = summed_in_driver(version, key, [SUPPORT]).filter(pc.field(HEIGHT) == 0)
     return codes_of(rows, version.arity), array_of(rows, SUPPORT)
+
+
+def last_height(version: Version, tables: Tables) -> int:
+    """The greatest height of a row, 0 if there is none; a query for each layer on the executors."""
+    found = [int(array_of(part, HEIGHT).max(initial=0)) for part in version.local]
+    for table in version.stored:
+        row = tables.collect(table.frame.agg(F.max(HEIGHT).alias(HEIGHT))).column(HEIGHT)[0]
+        found.append(row.as_py() or 0)
+    return max(found, default=0)
 
 
 def entries_in_driver(version: Version, grounded: bool) -> Change | None:
@@ -153,7 +170,7 @@ def compacted(version: Version, tables: Tables) -> Version:
     small = sum(table.num_rows for table in local)
     largest = max((table.rows for table in stored), default=0)
     rest = version.rows - largest
-    if small <= tables.local_rows and (not stored or (len(stored) <= MANY and rest * 2 <= largest)):
+    if tables.small(small) and (not stored or (len(stored) <= MANY and rest * 2 <= largest)):
         if len(local) <= 1:
             return version
         layers = (*stored, *_nonempty(tables.local(_merged(local, version.arity))))

@@ -26,7 +26,7 @@ from tests.full import full
 from tests.spark.compare import assert_same_epoch, assert_same_state
 from tests.spark.conftest import MASTER, classic, patient
 from tests.spark.standalone import ConnectServer
-from tests.spark.test_anew import RULES, Make
+from tests.spark.test_semi_naive import RULES, Make
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PARTS = [f"tests/spark/test_{name}.py" for name in ("connect", "differential", "pivot", "epochs")]

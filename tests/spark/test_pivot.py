@@ -21,9 +21,8 @@ from engine.language.schema import Column, ColumnType, Schema
 from engine.maintenance.placement import Budget
 from engine.maintenance.policy import Policy
 from engine.resident.bound import bind_rule
-from engine.spark import stratum
 from engine.spark.placement import SparkPlacement
-from engine.spark.work import fixpoint
+from engine.spark.work import choice, fixpoint
 from engine.spark.work.fixpoint import Fixpoint, to_stream
 from tests.full import FULL
 from tests.spark.compare import assert_same_epoch, assert_same_state
@@ -40,7 +39,7 @@ def manner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """Where the supports come from: through an exchange, or with the tasks."""
     if request.param == "executors":
         return "large"
-    monkeypatch.setattr(stratum, "PIVOT_ROWS", 2)
+    monkeypatch.setattr(choice, "PIVOT_ROWS", 2)
     return "small"
 
 

@@ -1,9 +1,9 @@
-"""Count, sum and mean: the groups whose contributions changed, folded again, as a DataFrame of changed supports.
+"""Count, sum and mean: the groups whose contributions changed are folded again.
 
-In: a fold, its source relations, the groups to look at, and the target's tuples. Out: (c0 .., height, weight,
-derivations, fault), for each group its old tuple with weight -1 and its new one with weight 1, at height 1; where they
-are the same tuple, the two add up to nothing. Always: the values are the resident placement's (engine/resident/
-folds.py), bit by bit: sums of numbers are exact, and floats are added one by one in ascending order.
+In: a fold, its source relations, the groups to look at, and the target's tuples. Out: the changed supports (c0 ..,
+height, weight, derivations, fault): for each group its old tuple with weight -1 and its new one with weight 1, both at
+height 1. Where they are the same tuple, the two add up to nothing. The values equal those of the resident placement
+(engine/resident/folds.py) bit by bit: sums of numbers are exact, and floats are added one by one in ascending order.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def groups(fold: Fold, tuples: DataFrame) -> DataFrame:
 def refolded(
     fold: Fold, sources: Sequence[Version], touched: DataFrame, old: DataFrame | None, few: bool
 ) -> DataFrame | None:
-    """See the module. touched: (g0 ..), repeats allowed; few: so few that they go to every partition. old: the
-    target's entries."""
+    """See the module; None if there is nothing to fold. touched: the groups (g0 ..), which may be repeated. old: the
+    target's entries. few: there are so few groups that all of them go to every partition."""
     key = [f"g{i}" for i in range(len(fold.group))]
     wanted = touched.distinct()
     wanted = F.broadcast(wanted) if few else wanted

@@ -1,36 +1,47 @@
-"""A delta plan as a DataFrame.
+"""Delta plans as a DataFrame: one plan, or several of one shape that start at the same moment.
 
-In: the changed tuples of the plan's starting atom and, for each step, the entries that its atom sees. Out: the head's
-changes, one row for each derivation: (c0 .. cn, height, weight, fault), where height is 1 + the largest height of the
-body's tuples and weight the product of theirs. Everything is columns of longs; no Python runs for a tuple.
+In: the changed tuples of the plans' starting atoms and, for each step, the entries that its atom sees. Out: the heads'
+changes, one row for each derivation: (rel, c0 .. cn, height, weight, derivations), where height is 1 + the largest
+height of the body's tuples and weight the product of theirs. Everything is columns of longs; no Python runs for a
+tuple.
 
     tc(x, z) :- tc(x, y), arc(y, z).     start: changes of tc as (v0 = x, v1 = y)
-                                         join:  arc's entries on k0 = v1, keeping v2 = z
-                                         head:  (v0, v2)
+                                         join:  arc's entries on k0 = v1, keeping v1 = z
+                                         head:  (v0, v1)
+
+A query with a scan, a join for each step and a projection for every plan of a height has so many operators that Spark
+takes longer to plan and to compile it than to run it. Plans that only look tuples up differ in nothing but constants
+and columns, so they go together: the plan's number travels with each row. A scan marks a row with all plans whose
+conditions it fits, what differs is a CASE over the number, and the number is part of every join's key. So a query grows
+with the steps of the longest plan, not with the number of plans. A plan that goes alone has no number.
+
+    p(x, 1) :- q(x, 7).  p(x, y) :- q(y, x), r(y).       q's rows -> explode [0 if c1 = 7, 1]
 
 A binding for which a literal has no value derives nothing, but goes on with `fault` set, to the end or to a look-up
-that needs the value, unless another literal is false: a fault that no complete binding has is none.
+that needs the value, unless another literal is false: a fault that no complete binding has does not count. There is
+such a column only behind a literal that may have no value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from engine.circuit.normal import CoreRule
-from engine.circuit.plan import Absent, Check, Extend, Let, Plan, Source, Start, Step, Where
+from engine.circuit.plan import Absent, Check, CompiledRule, Extend, Let, Plan, Source, Start, Step, Where
 from engine.circuit.undefined import can_fail
 from engine.data.arrow import HEIGHT, column
 from engine.language.syntax import Constant, Variable, walk
 from engine.maintenance.placement import Encode
-from engine.spark.frames import FAULT, WEIGHT, long, united
+from engine.spark.frames import DERIVATIONS, FAULT, REL, WEIGHT, long, united
 from engine.spark.plans.terms import Terms, is_native
 from engine.spark.plans.texts import InDriver
+from engine.spark.supports import Subject
 
-HOLDS = "holds"
+HOLDS, PLAN = "holds", "plan"
 LookUp = Extend | Check | Absent
 See = Callable[[LookUp], Sequence[DataFrame]]
 """The entries that a step's atom sees, in parts of (c0 .. cn, height, weight); the same part is the same frame. Heights
@@ -38,11 +49,54 @@ of relations of lower strata are 0."""
 
 
 @dataclass(frozen=True, slots=True)
+class Started:
+    """A plan and what it starts from: (c0 .., height, weight), whose weights count `weight` times. Each of its steps
+    that looks a tuple up sees something."""
+
+    rule: CompiledRule
+    plan: Plan
+    changes: DataFrame
+    see: See
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
 class Derived:
-    """The head's changes. `lost`: bindings that a fault kept from a look-up, a row each."""
+    """The heads' changes, (rel, c0 .., height, weight, derivations), and `fault` at the end if some literal may have no
+    value: then only that flag of a row with a fault means something. lost: bindings that a fault kept from a look-up, a
+    row each."""
 
     heads: DataFrame
+    may_fail: bool
     lost: tuple[DataFrame, ...]
+
+
+def shape(plan: Plan) -> int | None:
+    """Plans of the same shape can go together; None for one that goes alone: it computes or negates, or looks something
+    up under no variable, so that all its rows would meet in one place."""
+    for step in plan.steps:
+        if not isinstance(step, Extend | Check) or not any(isinstance(source, str) for _, source in step.key):
+            return None
+    return len(plan.steps)
+
+
+def derivations(started: Sequence[Started], subject: Subject, in_driver: InDriver, few: bool) -> Derived:
+    """The changes of the heads of plans that go together, or of one plan.
+
+    few: the bindings go to every partition of what they are joined with. Where they are many, equal bindings are summed
+    up before a further step if a plan says that there may be some.
+    """
+    plans = [one.plan for one in started]
+    flow = Flow(started[0].rule.rule, subject.encode, in_driver, broadcast=few)
+    flow.start_all([(one.plan.start, one.changes, one.weight) for one in started])
+    for number in range(len(plans[0].steps)):
+        steps = [plan.steps[number] for plan in plans]
+        found = flow.take_all(steps, [one.see for one in started])
+        assert found, "a plan that sees nothing is left out"
+        last = number == len(plans[0].steps) - 1
+        if not (few or last) and any(isinstance(step, Extend) and step.consolidate for step in steps):
+            flow.consolidate()
+    return Derived(flow.heads(plans, subject), flow.may_fail, tuple(flow.lost))
 
 
 def fits(atom: Start | LookUp, encode: Encode) -> str:
@@ -53,42 +107,24 @@ def fits(atom: Start | LookUp, encode: Encode) -> str:
     return " AND ".join([*constants, *(f"{column(a)} = {column(b)}" for a, b in equal)]) or "true"
 
 
-def derivations(
-    rule: CoreRule,
-    plan: Plan,
-    changes: DataFrame,
-    see: See,
-    encode: Encode,
-    in_driver: InDriver,
-    broadcast: bool,
-    consolidate: bool,
-) -> Derived | None:
-    """The changes of the head; None if a step sees nothing.
-
-    broadcast: the bindings are few and go to every partition of what they are joined with. consolidate: sum up equal
-    bindings before a further step where the plan says that there may be some.
-    """
-    flow = Flow(rule, encode, in_driver, broadcast)
-    flow.start(plan.start, changes)
-    for number, step in enumerate(plan.steps):
-        if not flow.take(step, see):
-            return None
-        last = number == len(plan.steps) - 1
-        if consolidate and not last and isinstance(step, Extend) and step.consolidate:
-            flow.consolidate()
-    return Derived(flow.heads(plan.columns), tuple(flow.lost))
-
-
 class Flow:
-    """Bindings on their way through a plan: (v0 .. vn, height, weight, fault)."""
+    """Bindings on their way through plans: (plan, v0 .., height, weight, fault); `plan` only where there are several,
+    and `fault` only where a literal may have had no value. rule: of the plan, where it is one; several compute nothing,
+    and need none."""
 
     def __init__(self, rule: CoreRule, encode: Encode, in_driver: InDriver, broadcast: bool) -> None:
         self._types = dict(rule.types)
         self._encode = encode
         self._in_driver = in_driver
         self._broadcast = broadcast
-        self._names: dict[str, str] = {}
         self._terms = Terms(self._types, self.variable, encode)
+        self._places: list[dict[str, str]] = []
+        """By plan and variable, the column."""
+        self._wide = 0
+        """How many columns variables have had since the last look-up."""
+        self._plan: list[str] = []
+        self._flag: list[str] = []
+        """The columns `plan` and `fault`, where they are."""
         self._unsure: set[str] = set()
         """Variables that are NULL in a binding with a fault."""
         self.lost: list[DataFrame] = []
@@ -99,18 +135,54 @@ class Flow:
         assert self._bindings is not None, "the plan has started"
         return self._bindings
 
+    @property
+    def may_fail(self) -> bool:
+        """Whether there is a column `fault`."""
+        return bool(self._flag)
+
     def variable(self, name: str) -> str:
-        """The column of a variable."""
-        return self._names.setdefault(name, f"v{len(self._names)}")
+        """The column of a variable of the only plan."""
+        return self._places[0][name]
 
     def start(self, start: Start, changes: DataFrame) -> None:
-        bound = [F.col(column(c)).alias(self.variable(name)) for name, c in start.variables]
-        sign = -F.col(WEIGHT) if start.negated else F.col(WEIGHT)
-        fitting = changes.where(fits(start, self._encode))
-        self._bindings = fitting.select(*bound, HEIGHT, sign.alias(WEIGHT), F.lit(False).alias(FAULT))
+        """The bindings of one starting atom."""
+        self.start_all([(start, changes, 1)])
+
+    def start_all(self, starts: Sequence[tuple[Start, DataFrame, int]]) -> None:
+        """The bindings of all starting atoms; the weights of each count so many times."""
+        self._plan = [PLAN] if len(starts) > 1 else []
+        names = [start.variables for start, _, _ in starts]
+        self._wide = _widest(names)
+        parts = []
+        for frame, mine in _by_frame([[changes] for _, changes, _ in starts]):
+            signed = {p: -starts[p][2] if starts[p][0].negated else starts[p][2] for p in mine}
+            marked = self._marked(frame, {p: fits(starts[p][0], self._encode) for p in mine})
+            own = {p: [column(c) for _, c in names[p]] for p in mine}
+            weights = {p: WEIGHT if sign == 1 else f"{WEIGHT} * {sign}L" for p, sign in signed.items()}
+            parts.append(
+                marked.selectExpr(
+                    *self._plan, *_aligned(own, self._wide, "v"), HEIGHT, f"{_chosen(weights)} AS {WEIGHT}"
+                )
+            )
+        self._bindings = united(parts)
+        self._places = [{name: f"v{i}" for i, (name, _) in enumerate(some)} for some in names]
 
     def take(self, step: Step, see: See) -> bool:
-        """One step; false if it sees nothing."""
+        """One step of the only plan; false if it sees nothing."""
+        return self.take_all([step], [see])
+
+    def take_all(self, steps: Sequence[Step], sees: Sequence[See]) -> bool:
+        """A step of each plan; false if one sees nothing."""
+        look_ups = [step for step in steps if isinstance(step, Extend | Check)]
+        if look_ups:
+            seen = [see(step) for see, step in zip(sees, look_ups, strict=True)]
+            if not all(seen):
+                return False
+            self._keep_faults(look_ups)
+            self._bindings, self._places = self._joined(look_ups, seen)
+            self._wide = max(len(places) for places in self._places)
+            return True
+        (step,), (see,) = steps, sees
         match step:
             case Let():
                 self._let(step)
@@ -118,12 +190,6 @@ class Flow:
                 self._where(step)
             case Absent():
                 self._absent(step, see(step))
-            case Extend() | Check():
-                seen = see(step)
-                if not seen:
-                    return False
-                self._keep_faults(step)
-                self._bindings = self._joined(step, united(seen))
         return True
 
     def consolidate(self) -> None:
@@ -133,16 +199,35 @@ class Flow:
 
     def present(self, columns: list[str]) -> None:
         """Keep the bindings whose weights sum to more than zero, once each."""
-        summed = self.bindings.groupBy(*columns, FAULT).agg(F.sum(WEIGHT).alias(WEIGHT))
+        summed = self.bindings.groupBy(*columns, *self._flag).agg(F.sum(WEIGHT).alias(WEIGHT))
         kept = summed.where(F.col(WEIGHT) > 0)
-        self._bindings = kept.select(*columns, F.lit(0).alias(HEIGHT), long(1).alias(WEIGHT), FAULT)
+        self._bindings = kept.select(*columns, F.lit(0).alias(HEIGHT), long(1).alias(WEIGHT), *self._flag)
 
-    def heads(self, sources: tuple[Source, ...]) -> DataFrame:
-        """(c0 .. cn, height, weight, fault); only the flag of a row with a fault means something."""
-        head = [self._source(source).alias(column(i)) for i, source in enumerate(sources)]
-        return self.bindings.select(*head, (F.col(HEIGHT) + 1).cast("int").alias(HEIGHT), WEIGHT, FAULT)
+    def heads(self, plans: Sequence[Plan], subject: Subject) -> DataFrame:
+        """(rel, c0 .., height, weight, derivations, fault), a row for each derivation."""
+        rel = {p: str(subject.names.index(plan.head)) for p, plan in enumerate(plans)}
+        values = {p: [self._value(source, p) for source in plan.columns] for p, plan in enumerate(plans)}
+        return self.bindings.selectExpr(
+            f"{_chosen(rel)} AS {REL}",
+            *_aligned(values, subject.width, "c"),
+            f"{HEIGHT} + 1 AS {HEIGHT}",
+            WEIGHT,
+            f"1L AS {DERIVATIONS}",
+            *self._flag,
+        )
 
-    # ---- steps that look nothing up
+    def _value(self, source: Source, plan: int) -> str:
+        return self._places[plan][source] if isinstance(source, str) else f"{self._encode(source)}L"
+
+    def _marked(self, frame: DataFrame, conditions: Mapping[int, str]) -> DataFrame:
+        """The rows, each once for every plan whose condition it fits, with the plan's number where there are several
+        plans."""
+        if not self._plan:
+            return frame.where(conditions[0])
+        marks = [f"CASE WHEN {fitting} THEN {plan} END" for plan, fitting in conditions.items()]
+        return frame.selectExpr("*", f"explode(array_compact(array({', '.join(marks)}))) AS {PLAN}")
+
+    # ---- steps that look nothing up; a plan with one goes alone
 
     def _let(self, step: Let) -> None:
         if is_native(step.term, self._types):
@@ -151,11 +236,15 @@ class Flow:
             frame, value = self._in_driver.value(
                 self.bindings, step.term, self._types, self.variable, self._broadcast
             )
-        target = self.variable(step.name)
-        frame = frame.select(*self._carried(step), value.cast("long").alias(target), HEIGHT, WEIGHT, FAULT)
+        target = f"v{self._wide}"
+        frame = frame.select(
+            *self._carried(step), value.cast("long").alias(target), HEIGHT, WEIGHT, *self._flag
+        )
+        self._wide += 1
+        self._places[0][step.name] = target
         if can_fail(step.term) or self._needs_unsure(step):
             self._unsure.add(step.name)
-            frame = frame.withColumn(FAULT, F.col(FAULT) | F.col(target).isNull())
+            frame = self._flagged(frame, F.col(target).isNull())
         self._bindings = frame
 
     def _where(self, step: Where) -> None:
@@ -167,10 +256,16 @@ class Flow:
             )
         if can_fail(step.condition) or self._needs_unsure(step):
             frame = frame.select("*", holds.alias(HOLDS)).where(F.coalesce(HOLDS, F.lit(True)))
-            frame = frame.withColumn(FAULT, F.col(FAULT) | F.col(HOLDS).isNull())
+            frame = self._flagged(frame, F.col(HOLDS).isNull())
         else:
             frame = frame.where(holds)
-        self._bindings = frame.select(*self._carried(step), HEIGHT, WEIGHT, FAULT)
+        self._bindings = frame.select(*self._carried(step), HEIGHT, WEIGHT, *self._flag)
+
+    def _flagged(self, frame: DataFrame, fault: Column) -> DataFrame:
+        """With the fault noted, beside those that were noted before."""
+        frame = frame.withColumn(FAULT, F.col(FAULT) | fault if self._flag else fault)
+        self._flag = [FAULT]
+        return frame
 
     def _needs_unsure(self, step: Let | Where) -> bool:
         used = step.term if isinstance(step, Let) else step.condition
@@ -179,43 +274,102 @@ class Flow:
     def _carried(self, step: Step) -> list[str]:
         return [self.variable(name) for name in step.carry]
 
-    # ---- look-ups
-
-    def _keep_faults(self, step: LookUp) -> None:
-        """Bindings with a fault find nothing under a key that they lack, so they end here."""
-        if any(isinstance(source, str) and source in self._unsure for _, source in step.key):
-            self.lost.append(self.bindings.where(FAULT).select(FAULT))
-            self._bindings = self.bindings.where(~F.col(FAULT))
-
     def _absent(self, step: Absent, seen: Sequence[DataFrame]) -> None:
-        kept = self.bindings.select(*self._carried(step), HEIGHT, WEIGHT, FAULT)
+        kept = self.bindings.select(*self._carried(step), HEIGHT, WEIGHT, *self._flag)
         if seen:
             # present is 0 or 1, so what is absent is everything less what is present.
-            found = self._joined(step, united(seen))
-            gone = found.select(*self._carried(step), HEIGHT, (-F.col(WEIGHT)).alias(WEIGHT), FAULT)
+            found, places = self._joined([step], [seen])
+            same = [f"{places[0][name]} AS {self.variable(name)}" for name in step.carry]
+            gone = found.selectExpr(*same, HEIGHT, f"-{WEIGHT} AS {WEIGHT}", *self._flag)
             kept = kept.union(gone)
         self._bindings = kept
 
-    def _joined(self, step: LookUp, seen: DataFrame) -> DataFrame:
-        """Look the key up among the entries, keep what the plan carries on, bind what is new."""
-        kept = step.kept if isinstance(step, Extend) else ()
-        key = [(c, source) for c, source in step.key if isinstance(source, str)]
-        right = seen.where(fits(step, self._encode)).select(
-            *(F.col(column(c)).alias(f"k{c}") for c, _ in key),
-            *(F.col(column(c)).alias(self.variable(name)) for name, c in kept),
-            F.col(HEIGHT).alias("their_height"),
-            F.col(WEIGHT).alias("their_weight"),
-        )
-        left = F.broadcast(self.bindings) if self._broadcast else self.bindings
-        equal = [F.col(self.variable(name)) == F.col(f"k{c}") for c, name in key]
-        joined = left.join(right, equal, "inner") if equal else left.crossJoin(right)
-        return joined.select(
-            *self._carried(step),
-            *(self.variable(name) for name, _ in kept),
-            F.greatest(HEIGHT, "their_height").alias(HEIGHT),
-            (F.col(WEIGHT) * F.col("their_weight")).alias(WEIGHT),
-            FAULT,
-        )
+    # ---- look-ups
 
-    def _source(self, source: Source) -> Column:
-        return self._terms.code(Variable(source) if isinstance(source, str) else source)
+    def _keep_faults(self, steps: Sequence[LookUp]) -> None:
+        """Bindings with a fault find nothing under a key that they lack, so they end here."""
+        if any(
+            isinstance(source, str) and source in self._unsure for step in steps for _, source in step.key
+        ):
+            self.lost.append(self.bindings.where(FAULT).select(FAULT))
+            self._bindings = self.bindings.where(~F.col(FAULT))
+
+    def _joined(
+        self, steps: Sequence[LookUp], seen: Sequence[Sequence[DataFrame]]
+    ) -> tuple[DataFrame, list[dict[str, str]]]:
+        """Look the keys up among the entries, keep what the plans carry on, bind what is new. The bindings, and where
+        the variables are then: those that are carried on come first."""
+        keys = [[(c, source) for c, source in step.key if isinstance(source, str)] for step in steps]
+        kept = [step.kept if isinstance(step, Extend) else () for step in steps]
+        carried = [step.carry for step in steps]
+        wide_key, wide_kept, first = _widest(keys), _widest(kept), _widest(carried)
+        places = dict(enumerate(self._places))
+        left = self.bindings.selectExpr(
+            *self._plan,
+            *_aligned({p: [own[name] for _, name in keys[p]] for p, own in places.items()}, wide_key, "k"),
+            *_aligned({p: [own[name] for name in carried[p]] for p, own in places.items()}, first, "v"),
+            HEIGHT,
+            WEIGHT,
+            *self._flag,
+        )
+        parts = []
+        for frame, mine in _by_frame(seen):
+            marked = self._marked(frame, {p: fits(steps[p], self._encode) for p in mine})
+            parts.append(
+                marked.selectExpr(
+                    *(f"{name} AS their_{name}" for name in self._plan),
+                    *_aligned({p: [column(c) for c, _ in keys[p]] for p in mine}, wide_key, "their_k"),
+                    *_aligned({p: [column(c) for _, c in kept[p]] for p in mine}, wide_kept, "v", first),
+                    f"{HEIGHT} AS their_{HEIGHT}",
+                    f"{WEIGHT} AS their_{WEIGHT}",
+                )
+            )
+        right = united(parts)
+        equal = [f"{name} = their_{name}" for name in (*self._plan, *(f"k{i}" for i in range(wide_key)))]
+        left = F.broadcast(left) if self._broadcast else left
+        joined = left.join(right, F.expr(" AND ".join(equal)), "inner") if equal else left.crossJoin(right)
+        bindings = joined.selectExpr(
+            *self._plan,
+            *(f"v{i}" for i in range(first + wide_kept)),
+            f"greatest({HEIGHT}, their_{HEIGHT}) AS {HEIGHT}",
+            f"{WEIGHT} * their_{WEIGHT} AS {WEIGHT}",
+            *self._flag,
+        )
+        return bindings, [
+            {name: f"v{i}" for i, name in enumerate(carried[p])}
+            | {name: f"v{first + i}" for i, (name, _) in enumerate(kept[p])}
+            for p in places
+        ]
+
+
+def _by_frame(frames: Sequence[Sequence[DataFrame]]) -> list[tuple[DataFrame, list[int]]]:
+    """Each frame once, with the plans that read it."""
+    found: dict[int, tuple[DataFrame, list[int]]] = {}
+    for plan, parts in enumerate(frames):
+        for frame in parts:
+            found.setdefault(id(frame), (frame, []))[1].append(plan)
+    return list(found.values())
+
+
+def _widest(values: Sequence[Sequence[object]]) -> int:
+    return max(map(len, values))
+
+
+def _aligned(values: Mapping[int, Sequence[str]], wide: int, prefix: str, first: int = 0) -> list[str]:
+    """What stands at each of `wide` places, for every plan; zero where a plan has less."""
+    return [
+        f"{_chosen({p: v[i] if i < len(v) else '0L' for p, v in values.items()})} AS {prefix}{first + i}"
+        for i in range(wide)
+    ]
+
+
+def _chosen(values: Mapping[int, str]) -> str:
+    """The expression that belongs to the row's plan."""
+    plans: dict[str, list[str]] = {}
+    for plan, value in values.items():
+        plans.setdefault(value, []).append(str(plan))
+    *others, (last, _) = sorted(plans.items(), key=lambda item: len(item[1]))
+    if not others:
+        return last
+    cases = " ".join(f"WHEN {PLAN} IN ({', '.join(mine)}) THEN {value}" for value, mine in others)
+    return f"CASE {cases} ELSE {last} END"

@@ -5,9 +5,10 @@ the touched tuples: what to add to the entry at the height, and the next height 
 
     entry(k) = present(k) - present(k - 1),   present(k): the supports up to k sum to more than zero
 
-Of a relation folded in place (min or max), only the extreme of a group is present, over the tuples that have support
-up to k; so a touched tuple touches its whole group. In a stratum with such a fold entries may be negative, and every
-later height with a support or an entry is looked at; in others there is one entry, at the least supported height.
+In a relation that is folded in place (min or max), only the extreme of each group is present, taken over the tuples
+that have support up to k. So a tuple that is touched touches its whole group. In a stratum with such a fold, entries
+may be negative, and every later height with a support or an entry is looked at. In other strata a tuple has one entry,
+at the least height at which it is supported.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Settling:
         self._spot = [REL, *(f"s{i}" if i in places else column(i) for i in range(width))]
 
     def spots(self, frame: DataFrame) -> DataFrame:
-        """What tuples touch: themselves, or their groups."""
+        """What the tuples touch: each touches itself or, in a folded relation, its group."""
         return frame.select(*self._key, *self._spots.values()).select(*self._spot)
 
     def at_spots(self, frame: DataFrame, spots: DataFrame) -> DataFrame:
@@ -85,8 +86,9 @@ class Settling:
         return settled.where((F.col(WEIGHT) != 0) | F.col(NEXT).isNotNull())
 
     def _with_extremes(self, found: DataFrame) -> DataFrame:
-        """With the place of a tuple in its group's order, the best place up to the height and below it, and whether
-        any tuple of the group is touched. A relation that is not folded has no order, and groups of one."""
+        """The rows with four more facts: the rank of the tuple in its group, the best rank up to the height and below
+        it, and whether any tuple of the group is touched. In a relation that is not folded there is no rank, and each
+        tuple is a group of its own."""
         rank = reduce(
             lambda other, item: F.when(F.col(REL) == item[0], _rank(item[1])).otherwise(other),
             self._folds.items(),
@@ -104,7 +106,7 @@ class Settling:
 
 
 def _rank(fold: Fold) -> Column:
-    """A long that is the least for the best value."""
+    """A long by which the tuples of a group are ordered: the best value has the least."""
     code = F.col(column(fold.place))
     value = ordered(code) if fold.type is ColumnType.FLOAT else code
     return F.bitwise_not(value) if fold.function == "max" else value

@@ -1,9 +1,10 @@
 """Computed values and conditions of rules as columns, without Python: numbers, floats, bools, and equal symbols.
 
 In: a term or a comparison, the types of the rule's variables, and the columns of codes that hold them. Out: a column of
-codes, or of truth values; NULL where there is no value. Always: the values are those of engine/expressions, bit by bit,
-so that what one placement added the other can take away. What needs the texts of symbols cannot be said in columns;
-nor can a power of floats, which libraries round differently. `is_native` tells, and texts.py does it.
+codes, or of truth values, which is NULL where there is no value. The values equal those of engine/expressions bit by
+bit, so that one placement can take away what another added. Two things cannot be said in columns: what needs the texts
+of symbols, and powers of floats, which libraries round differently. `is_native` tells them apart, and texts.py computes
+them.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def type_of(term: Term, types: Types) -> ColumnType | None:
 
 
 def is_native(node: Term | Comparison, types: Types) -> bool:
-    """Whether columns can say it."""
+    """Whether the term or comparison can be said in columns."""
     return all(_is_native(part, types) for part in walk(node))
 
 

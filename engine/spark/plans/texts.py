@@ -1,10 +1,11 @@
-"""What needs the texts of symbols, and powers of floats: computed in the driver, for the distinct operands only.
+"""Terms and conditions that need the texts of symbols, or powers of floats: computed in the driver, for the distinct
+operands only.
 
-In: bindings and a term or condition over them. Out: the bindings with one more column, its value; NULL where there is
-none. The symbol table is the driver's, so one query brings the distinct operands there, engine/expressions evaluates
-them, the very code of the resident placement, and the result is joined to the bindings. Costs that query, and the
-bindings are computed twice. Of an order between two symbols only the distinct symbols come, and their ranks go back:
-that is linear in them, where pairs may be as many as the bindings.
+In: bindings and a term or condition over them. Out: the bindings with one more column, its value, which is NULL where
+there is none. Only the driver has the symbol table. So one query brings the distinct operands there, engine/expressions
+evaluates them, as it does for the resident placement, and the result is joined to the bindings. This costs that query,
+and the bindings are computed twice. For the order of two symbols, only the distinct symbols come to the driver, and
+their ranks go back: there are fewer symbols than pairs, of which there may be as many as bindings.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ from engine.spark.tables import Table, Tables
 VALUE = "value"
 Array = npt.NDArray[Any]
 WhereDefined = Callable[[Mapping[str, Codes], int, SymbolTable], tuple[Array, Array | None]]
-"""The values of the rows that have one, and which these are; None for all."""
+"""Gives the values of the rows that have one, and which rows these are, or None where all have one."""
 
 
 class InDriver:
-    """Evaluates such steps; `release` gives back what the results took. `small`: the bindings are few."""
+    """Evaluates such terms and conditions; `release` gives back the storage of the results. `small`: there are few
+    bindings."""
 
     def __init__(self, tables: Tables, encode: Encode) -> None:
         self._tables = tables
@@ -112,7 +114,7 @@ class InDriver:
 
     def _with(self, bindings: DataFrame, table: pa.Table, keys: list[str]) -> DataFrame:
         """The bindings with the columns of `table`, which has one row for each distinct key."""
-        small = table.num_rows <= self._tables.local_rows
+        small = self._tables.small(table.num_rows)
         held = self._tables.put(table)
         self._held.append(held)
         return bindings.join(F.broadcast(held.frame) if small else held.frame, keys, "left")

@@ -1,8 +1,8 @@
 """The work on a stratum while it is small: in the driver, in the resident placement's own structures.
 
-For each relation there are two arrangements without indexes: what the touched tuples were, and what they are. A
-tuple's old supports are looked up on the executors when it is first touched, one query for all that a height touches,
-and none at all where the relation's layers are in the driver too. Settling a height needs no query.
+For each relation there are two arrangements without indexes: one holds the tuples that are touched as they were, one as
+they are. A tuple's old supports are looked up on the executors when it is first touched, in one query for all that a
+height touches. Where the relation's layers are in the driver too, no query is needed. Settling a height needs none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,18 +18,19 @@ from pyspark.sql import functions as F
 from engine.circuit.plan import Start
 from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, Array, array_of, codes_of, column, columns
 from engine.data.codes import Codes
-from engine.maintenance.placement import Encode
 from engine.resident.folds import distinct_rows
 from engine.resident.layout import I32, NONE
 from engine.resident.relation import PushOverflow, Relation
+from engine.spark.changes import Changes, count_fitting
 from engine.spark.frames import REL, WEIGHT, padded, united
+from engine.spark.supports import Subject, Supports
 from engine.spark.version import Change, layer
-from engine.spark.work.work import Outcome, Seen, Subject, Supports, Values, begun, in_place
+from engine.spark.work.work import HandedOver, Outcome, Seen, Values, Work, begun, in_place
 
 BATCH = "in_batch"
 
 
-class LocalWork:
+class LocalWork(Work):
     """See the module."""
 
     def __init__(self, subject: Subject) -> None:
@@ -53,15 +53,13 @@ class LocalWork:
         for name, version in versions.items():
             for part in version.local:
                 self._know(name, part)
-            if subject.rebuilt and version.stored:
-                frame = united(
-                    [t.frame.select(*columns(version.arity), HEIGHT, SUPPORT, ENTRY) for t in version.stored]
-                )
-                self._know(name, tables.collect(frame))
+            stored = version.stored_frame() if subject.rebuilt else None
+            if stored is not None:
+                self._know(name, tables.collect(stored))
 
     # ---- supports
 
-    def push(self, supports: Supports) -> int:
+    def push(self, supports: Supports) -> None:
         table = supports.table.local
         assert table is not None, "large work is kept on the executors"
         rel = array_of(table, REL)
@@ -81,7 +79,6 @@ class LocalWork:
             self.pushed[name].append((codes, heights, weights))
             self.rows += len(rows)
             self._look_later(name, rows, heights)
-        return supports.derivations
 
     def _look_up(self, tuples: Mapping[str, Codes]) -> None:
         """Get the old supports of tuples that are touched for the first time."""
@@ -112,9 +109,8 @@ class LocalWork:
         """The stored rows of the tuples in `keys`."""
         version = self.subject.versions[name]
         number = self.subject.names.index(name)
-        stored = united(
-            [t.frame.select(*columns(version.arity), HEIGHT, SUPPORT, ENTRY) for t in version.stored]
-        )
+        stored = version.stored_frame()
+        assert stored is not None, "the caller asked"
         rows = stored.select(
             F.lit(number).alias(REL), *padded(version.arity, self.subject.width), HEIGHT, SUPPORT, ENTRY
         )
@@ -124,7 +120,7 @@ class LocalWork:
         return rows.join(F.broadcast(wanted), key, "left_semi").select(*rows.columns)
 
     def _know(self, name: str, rows: pa.Table) -> None:
-        """Take old supports and entries into both arrangements; in a rebuilt stratum into the old one alone."""
+        """Take old supports and entries into both arrangements; in a rebuilt stratum only into that of the past."""
         arity = self.subject.versions[name].arity
         codes, heights = codes_of(rows, arity), array_of(rows, HEIGHT).astype(np.int32)
         supports, entries = array_of(rows, SUPPORT), array_of(rows, ENTRY)
@@ -189,26 +185,46 @@ class LocalWork:
     def release(self) -> None:
         """Nothing is stored on the executors."""
 
-    def scheduled(self) -> pa.Table | None:
-        """(rel, c0 .., next): what is still to be looked at, for whoever goes on with the work."""
+    def handed_over(self) -> HandedOver:
+        """What a worker on the executors needs to go on with the work."""
+        pushed, entered = (
+            [
+                self.subject.rows(name, codes, height=heights, weight=weights)
+                for name in self.subject.names
+                for codes, heights, weights in changes[name]
+            ]
+            for changes in (self.pushed, self.entered)
+        )
+        return HandedOver(_concatenated(pushed), _concatenated(entered), self._scheduled())
+
+    def _scheduled(self) -> pa.Table | None:
         parts = []
         for height, by_name in self._schedule.items():
             for name, rows in by_name.items():
                 codes = self._now[name].codes(np.unique(np.concatenate(rows)))
                 parts.append(self.subject.rows(name, codes, next=np.full(1, height, np.int32)))
-        return pa.concat_tables(parts) if parts else None
+        return _concatenated(parts)
 
 
 @dataclass
 class LocalBatch:
-    """Changes of one height, in the driver. One local relation holds them and all earlier ones of the epoch."""
+    """The changes of one height, in the driver. For a query that reads them, one local relation holds them and all
+    earlier ones of the epoch."""
 
     work: LocalWork
     height: int
     batch: Mapping[str, Change]
     past: Mapping[str, list[Change]]
     _all: DataFrame | None = None
-    _frames: dict[tuple[str, bool], DataFrame] = field(default_factory=dict)
+    _earlier: dict[str, DataFrame] = field(default_factory=dict)
+    _changes: dict[str, Changes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._changes = {name: self._changed(name, change) for name, change in self.batch.items()}
+
+    def _changed(self, name: str, change: Change) -> Changes:
+        arity = self.work.subject.versions[name].arity
+        return Changes(arity, lambda: change, lambda: self._frame(name, True))
 
     def net(self) -> Mapping[str, int]:
         return {name: int(weights.sum()) for name, (_, _, weights) in self.batch.items()}
@@ -217,22 +233,20 @@ class LocalBatch:
         change = self.batch.get(start.relation)
         return 0 if change is None else count_fitting(change[0], start, self.work.subject.encode)
 
-    def changes(self, relation: str) -> DataFrame | None:
-        return self._of(relation, True) if relation in self.batch else None
-
-    def local(self, relation: str) -> Change | None:
-        return self.batch.get(relation)
+    def of(self, relation: str) -> Changes | None:
+        return self._changes.get(relation)
 
     def earlier(self, relation: str) -> DataFrame | None:
-        return self._of(relation, False) if self.past[relation] else None
+        if not self.past[relation]:
+            return None
+        if relation not in self._earlier:
+            self._earlier[relation] = self._frame(relation, False)
+        return self._earlier[relation]
 
-    def _of(self, relation: str, in_batch: bool) -> DataFrame:
-        if (relation, in_batch) not in self._frames:
-            arity = self.work.subject.versions[relation].arity
-            mine = (F.col(REL) == self.work.subject.names.index(relation)) & (F.col(BATCH) == in_batch)
-            rows = self._rows().where(mine).select(*columns(arity), HEIGHT, WEIGHT)
-            self._frames[relation, in_batch] = rows
-        return self._frames[relation, in_batch]
+    def _frame(self, relation: str, in_batch: bool) -> DataFrame:
+        arity = self.work.subject.versions[relation].arity
+        mine = (F.col(REL) == self.work.subject.names.index(relation)) & (F.col(BATCH) == in_batch)
+        return self._rows().where(mine).select(*columns(arity), HEIGHT, WEIGHT)
 
     def _rows(self) -> DataFrame:
         if self._all is None:
@@ -252,19 +266,8 @@ class LocalBatch:
         return self._all
 
 
-def which_fit(codes: Codes, start: Start, encode: Encode) -> npt.NDArray[np.bool_]:
-    """Which tuples fit a starting atom's constants and repeated variables."""
-    fits = np.ones(len(codes), bool)
-    for c, constant in start.constants:
-        fits &= codes[:, c] == encode(constant)
-    for a, b in start.equal:
-        fits &= codes[:, a] == codes[:, b]
-    return fits
-
-
-def count_fitting(codes: Codes, start: Start, encode: Encode) -> int:
-    """How many do."""
-    return int(np.count_nonzero(which_fit(codes, start, encode)))
+def _concatenated(tables: list[pa.Table]) -> pa.Table | None:
+    return pa.concat_tables(tables) if tables else None
 
 
 def compared(before: Relation, now: Relation) -> Seen:

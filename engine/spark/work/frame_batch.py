@@ -13,6 +13,7 @@ from engine.circuit.circuit import Stratum
 from engine.circuit.plan import Start
 from engine.data.arrow import HEIGHT, columns
 from engine.maintenance.placement import Encode
+from engine.spark.changes import Changes
 from engine.spark.frames import REL, WEIGHT, united
 from engine.spark.plans.lowering import fits
 from engine.spark.version import Version
@@ -22,8 +23,8 @@ _CHANGED, _NET = "changed", "net"
 
 @dataclass(slots=True)
 class Measured:
-    """changed: how many entry changes there are of a relation; net: their sum; fitting: how many fit an atom that
-    plans start at."""
+    """changed: how many entry changes a relation has. net: the sum of these changes. fitting: how many of them fit an
+    atom at which plans start."""
 
     changed: dict[str, int] = field(default_factory=dict)
     net: dict[str, int] = field(default_factory=dict)
@@ -31,8 +32,8 @@ class Measured:
 
 
 class Measures:
-    """What is measured of entry changes, (rel, c0 .., weight), grouped by relation and maybe more. `names`: the
-    stratum's relations, by number."""
+    """Measures entry changes, (rel, c0 .., weight), that are grouped by relation, and by more columns if need be.
+    `names`: the stratum's relations, by number."""
 
     def __init__(self, stratum: Stratum, names: Sequence[str], encode: Encode) -> None:
         self._names = names
@@ -44,14 +45,14 @@ class Measures:
         }
 
     def columns(self, weight: str) -> list[Column]:
-        """To be aggregated. weight: the column of the changes; rows where it is zero are none."""
+        """The aggregates. weight: the column of the changes; a row where it is zero is not a change."""
         found = [f"count_if({weight} != 0) AS {_CHANGED}", f"sum({weight}) AS {_NET}"]
         for i, fitting in enumerate(self._starts.values()):
             found.append(f"count_if({weight} != 0 AND {fitting}) AS start{i}")
         return [F.expr(text) for text in found]
 
     def read(self, found: pa.Table) -> Measured:
-        """What a query found; rows of a negative `rel` are none of a relation."""
+        """What a query found. A row whose `rel` is negative belongs to no relation and is left out."""
         result = Measured()
         for row in found.to_pylist():
             if row[REL] < 0:
@@ -82,7 +83,7 @@ class FrameBatch:
         self._rows = rows
         self._earlier_parts = earlier
         self._measured = measured
-        self._changes: dict[str, DataFrame] = {}
+        self._changes: dict[str, Changes] = {}
         self._earlier: dict[str, DataFrame] = {}
 
     def net(self) -> Mapping[str, int]:
@@ -91,20 +92,23 @@ class FrameBatch:
     def fitting(self, start: Start) -> int:
         return self._measured.fitting.get(start, 0)
 
-    def changes(self, relation: str) -> DataFrame | None:
+    def of(self, relation: str) -> Changes | None:
         if not self._measured.changed.get(relation):
             return None
-        return self._of(relation, [self._rows], self._changes)
-
-    def local(self, relation: str) -> None:
-        """Nothing of it is in the driver."""
+        if relation not in self._changes:
+            arity = self._versions[relation].arity
+            self._changes[relation] = Changes(
+                arity, lambda: None, lambda: self._frame(relation, [self._rows])
+            )
+        return self._changes[relation]
 
     def earlier(self, relation: str) -> DataFrame | None:
-        return self._of(relation, self._earlier_parts, self._earlier) if self._earlier_parts else None
+        if not self._earlier_parts:
+            return None
+        if relation not in self._earlier:
+            self._earlier[relation] = self._frame(relation, self._earlier_parts)
+        return self._earlier[relation]
 
-    def _of(self, relation: str, parts: Sequence[DataFrame], known: dict[str, DataFrame]) -> DataFrame:
-        if relation not in known:
-            key = columns(self._versions[relation].arity)
-            mine = united(parts).where(f"{REL} = {self._numbers[relation]}")
-            known[relation] = mine.select(*key, HEIGHT, WEIGHT)
-        return known[relation]
+    def _frame(self, relation: str, parts: Sequence[DataFrame]) -> DataFrame:
+        mine = united(parts).where(f"{REL} = {self._numbers[relation]}")
+        return mine.select(*columns(self._versions[relation].arity), HEIGHT, WEIGHT)

@@ -1,8 +1,8 @@
 """The work on a stratum when it is large: on the executors, as DataFrames.
 
 A height is settled by one aggregation over the epoch's pushed supports, its entry changes and the relations' old
-layers: for each touched tuple the supports below and up to the height, the entry that it has there, and the next
-height at which it is to be looked at. Where few tuples are touched, the old layers are cut down to them first.
+layers. It gives for each touched tuple the supports below and up to the height, the entry that it has there, and the
+next height at which it is to be looked at. Where few tuples are touched, the old layers are cut down to them first.
 
 The parts that an epoch collects are united when they are many, so that the plan of a height stays small however many
 heights came before it.
@@ -10,8 +10,9 @@ heights came before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +24,11 @@ from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, column
 from engine.resident.relation import derived_of
 from engine.spark.frames import REL, WEIGHT, long, padded, united
 from engine.spark.plans.settling import NEXT, TOUCHED, Settling
+from engine.spark.supports import Subject, Supports
 from engine.spark.tables import ROWS, Table, Tables
 from engine.spark.version import Version, empty_layer, summed
 from engine.spark.work.frame_batch import FrameBatch, Measures
-from engine.spark.work.work import Outcome, Seen, Subject, Supports, begun, in_place
+from engine.spark.work.work import HandedOver, Outcome, Seen, Work, begun, in_place
 
 NEW = "new"
 PARTS = 8
@@ -35,7 +37,7 @@ PARTS = 8
 
 @dataclass
 class _Parts:
-    """What was collected so far; `looks`: how many of its rows ask for a look at each height."""
+    """What was collected so far. `looks` says how many of its rows ask for a look at each height."""
 
     frames: list[DataFrame] = field(default_factory=list)
     looks: dict[int, int] = field(default_factory=dict)
@@ -46,57 +48,101 @@ class _Parts:
             self.looks[height] = self.looks.get(height, 0) + number
 
 
-class FrameWork:
-    """See the module. One query tells which of the plans' starting atoms have nothing to start from."""
+class OnExecutors(Work):
+    """What both strategies on the executors have in common: the tables that are held until the end, and how the layers
+    that remain become the outcome."""
 
     def __init__(self, subject: Subject) -> None:
-        self._subject = subject
-        stratum, self._tables = subject.stratum, subject.tables
-        self._measures = Measures(stratum, subject.names, subject.encode)
-        by_number = {subject.names.index(name): fold for name, fold in in_place(stratum).items()}
-        self._settling = Settling(subject.width, by_number, stratum.signed, self._tables.partitions)
+        self._subject, self._tables = subject, subject.tables
+        self._measures = Measures(subject.stratum, subject.names, subject.encode)
         self._key = [REL, *columns(subject.width)]
-        self._pushed, self._entered, self._later = _Parts(), _Parts(), _Parts()
         self._held: list[Table] = []
-        self._rows = 0
 
     def release(self) -> None:
         for table in self._held:
             self._tables.release(table)
         self._held.clear()
 
+    def _keep(self, table: Table) -> DataFrame:
+        self._held.append(table)
+        return table.frame
+
+    def finish(self) -> dict[str, Outcome]:
+        return {name: self._finish(number, name) for number, name in enumerate(self._subject.names)}
+
+    def _finish(self, number: int, name: str) -> Outcome:
+        subject, version = self._subject, self._subject.versions[name]
+        layers = self._layers(number, version)
+        try:
+            whole = layers[0] if len(layers) == 1 else self._together(layers, version.arity)
+            seen, whole.rows = compared(version, whole, subject.rebuilt, subject.stratum, self._tables)
+        except BaseException:
+            for layer in layers:
+                self._tables.release(layer)
+            raise
+        made = replace(begun(version, subject.rebuilt, subject.stratum), counts=seen.counts(version.counts))
+        for layer in layers:
+            if layer.rows:
+                made = made.with_layer(layer, made.counts)
+            else:
+                self._tables.release(layer)
+        return Outcome(made, seen.change())
+
+    def _together(self, layers: Sequence[Table], arity: int) -> Table:
+        """All layers as one table, which owns no storage. There may be no layer at all: a stratum that is made anew may
+        come out empty."""
+        if not layers:
+            return self._tables.local(empty_layer(arity))
+        return Table(sum(layer.rows for layer in layers), None, united([layer.frame for layer in layers]))
+
+    @abstractmethod
+    def _layers(self, number: int, version: Version) -> list[Table]:
+        """What the epoch adds to a relation. Where it is a single layer, `rows` need only be an upper bound."""
+
+
+class FrameWork(OnExecutors):
+    """The general strategy, which the module describes. The query that counts a height's changes also tells how many of
+    them fit each starting atom of a plan."""
+
+    def __init__(self, subject: Subject, before: HandedOver | None = None) -> None:
+        """before: the state of the work, where another worker has begun it."""
+        super().__init__(subject)
+        stratum = subject.stratum
+        by_number = {subject.names.index(name): fold for name, fold in in_place(stratum).items()}
+        self._settling = Settling(subject.width, by_number, stratum.signed, self._tables.partitions)
+        self._pushed, self._entered, self._later = _Parts(), _Parts(), _Parts()
+        self._rows = 0
+        if before is not None:
+            self._take_over(before)
+
+    def _take_over(self, before: HandedOver) -> None:
+        if before.pushed is not None:
+            self._pushed.add(self._put(before.pushed), {})
+            self._rows += before.pushed.num_rows
+        if before.entered is not None:
+            self._entered.add(self._put(before.entered), {})
+        if before.scheduled is not None:
+            heights, numbers = np.unique(array_of(before.scheduled, NEXT), return_counts=True)
+            looks = dict(zip(heights.tolist(), numbers.tolist(), strict=True))
+            self._later.add(self._put(before.scheduled), looks)
+
     # ---- supports
 
-    def push(self, supports: Supports) -> int:
+    def push(self, supports: Supports) -> None:
         self._held.append(supports.table)
         if supports.changed:
             changed = supports.table.frame.where(F.col(WEIGHT) != 0)
             self._pushed.add(changed.select(*self._key, HEIGHT, WEIGHT), supports.changed)
             self._rows += sum(supports.changed.values())
             self._unite(self._pushed, [*self._key, HEIGHT])
-        return supports.derivations
-
-    def take_over(self, pushed: pa.Table, entered: pa.Table | None, scheduled: pa.Table | None) -> None:
-        """Go on with work that was done elsewhere: what it pushed and entered, and what it was about to look at."""
-        self._pushed.add(self._put(pushed), {})
-        self._rows += pushed.num_rows
-        if entered is not None:
-            self._entered.add(self._put(entered), {})
-        if scheduled is not None:
-            heights, numbers = np.unique(array_of(scheduled, NEXT), return_counts=True)
-            self._later.add(self._put(scheduled), dict(zip(heights.tolist(), numbers.tolist(), strict=True)))
 
     def _put(self, rows: pa.Table) -> DataFrame:
-        table = self._tables.put(rows)
-        self._held.append(table)
-        return table.frame
+        return self._keep(self._tables.put(rows))
 
     def _unite(self, parts: _Parts, key: list[str]) -> None:
         if len(parts.frames) >= PARTS:
             rows = united(parts.frames).groupBy(*key).agg(F.sum(WEIGHT).alias(WEIGHT))
-            table = self._tables.checkpoint(rows.where(F.col(WEIGHT) != 0))
-            self._held.append(table)
-            parts.frames = [table.frame]
+            parts.frames = [self._keep(self._tables.checkpoint(rows.where(F.col(WEIGHT) != 0)))]
 
     # ---- heights
 
@@ -105,7 +151,7 @@ class FrameWork:
 
     def settle(self, height: int) -> FrameBatch | None:
         looks = self._pushed.looks.pop(height, 0) + self._later.looks.pop(height, 0)
-        settled = self._settled(height, looks <= self._tables.local_rows)
+        settled = self._settled(height, self._tables.small(looks))
         table, found = self._tables.measured(settled, [REL, NEXT], self._measures.columns(WEIGHT))
         self._held.append(table)
         nexts = _rows_by(found, NEXT)
@@ -113,7 +159,7 @@ class FrameWork:
             self._later.add(table.frame.where(F.col(NEXT).isNotNull()).select(*self._key, NEXT), nexts)
             if len(self._later.frames) >= PARTS:
                 ahead = united(self._later.frames).where(F.col(NEXT) > height).distinct()
-                self._later.frames = [self._keep(ahead)]
+                self._later.frames = [self._keep(self._tables.checkpoint(ahead))]
         measured = self._measures.read(found)
         if not any(measured.changed.values()):
             return None
@@ -122,11 +168,6 @@ class FrameWork:
         self._entered.add(changes, {})
         self._unite(self._entered, [*self._key, HEIGHT])
         return batch
-
-    def _keep(self, frame: DataFrame) -> DataFrame:
-        table = self._tables.checkpoint(frame)
-        self._held.append(table)
-        return table.frame
 
     def _settled(self, height: int, few: bool) -> DataFrame:
         """(rel, c0 .., weight, next): what to add to the entry at `height`, and where to look next."""
@@ -171,46 +212,29 @@ class FrameWork:
 
     # ---- the end
 
-    def finish(self) -> dict[str, Outcome]:
-        return {name: self._finish(number, name) for number, name in enumerate(self._subject.names)}
-
-    def _finish(self, number: int, name: str) -> Outcome:
-        version = self._subject.versions[name]
+    def _layers(self, number: int, version: Version) -> list[Table]:
         key = columns(version.arity)
         mine = F.col(REL) == number
         supports = [F.col(WEIGHT).alias(SUPPORT), long(0).alias(ENTRY)]
         entries = [long(0).alias(SUPPORT), F.col(WEIGHT).alias(ENTRY)]
         rows = [f.where(mine).select(*key, HEIGHT, *supports) for f in self._pushed.frames]
         rows += [f.where(mine).select(*key, HEIGHT, *entries) for f in self._entered.frames]
-        if rows:
-            spread = united(rows).repartition(self._tables.partitions, *key) if key else united(rows)
-            layer = self._tables.checkpoint(summed(spread, version.arity), self._rows)
-        else:
-            # Nothing derives anything: a stratum that is made anew may come out empty.
-            layer = self._tables.local(empty_layer(version.arity))
-        try:
-            seen, layer.rows = compared(
-                version, layer, self._subject.rebuilt, self._subject.stratum, self._tables
-            )
-        except BaseException:
-            self._tables.release(layer)
-            raise
-        if not layer.rows:
-            self._tables.release(layer)
-        base = begun(version, self._subject.rebuilt, self._subject.stratum)
-        return Outcome(base.with_layer(layer, seen.counts(version.counts)), seen.change())
+        if not rows:
+            return []
+        spread = united(rows).repartition(self._tables.partitions, *key) if key else united(rows)
+        return [self._tables.checkpoint(summed(spread, version.arity), self._rows)]
 
 
 def compared(
     version: Version, layer: Table, rebuilt: bool, stratum: Stratum, tables: Tables
 ) -> tuple[Seen, int]:
-    """What the tuples of a layer over `version` were and are, and how many rows the layer has. rebuilt: it replaces the
-    version, and all tuples of both count."""
+    """What the tuples of a layer over `version` were and are, and how many rows the layer has. rebuilt: the layer
+    replaces the version, so all tuples of both are told."""
     key = columns(version.arity)
     parts = [layer.frame.withColumns({NEW: long(1), TOUCHED: F.lit(True)})]
     rows = version.frame()
     if rows is not None:
-        if not rebuilt and layer.rows <= tables.local_rows and key:
+        if not rebuilt and tables.small(layer.rows) and key:
             wanted = F.broadcast(layer.frame.select(*key).distinct())
             rows = rows.join(wanted, key, "left_semi").select(*rows.columns)
         parts.append(rows.withColumns({NEW: long(0), TOUCHED: F.lit(rebuilt)}))
@@ -230,7 +254,7 @@ def compared(
             F.sum(NEW).alias(NEW),
         )
     )
-    table = tables.collect(summary.where(TOUCHED), small=layer.rows <= tables.local_rows)
+    table = tables.collect(summary.where(TOUCHED), small=tables.small(layer.rows))
     was_asserted, was_derived, was_present, asserted, derived, present = (array_of(table, v) for v in values)
     fold = in_place(stratum).get(version.name)
     was_derived = derived_of(version.fold, was_derived, was_present)

@@ -1,11 +1,11 @@
 """The bootstrap of a pivoted stratum: one job for the whole fixpoint, without an exchange inside it.
 
-The supports that come from outside the recursion are partitioned by the pivot: by an exchange, or, where they are in
-the driver, there, and each part goes with the task. So do the relations of lower strata that the recursive rules read,
-and each task runs the resident kernels to the end of its part (fixpoint.py). It holds only for a stratum that is
-computed from nothing: a retraction must go height by height across all parts. What the stratum held before takes no
-part in it; the result replaces it, and is compared with it at the end. Where a part meets a binding without a value for
-a term, the job is dropped and the stratum goes the general way, which knows what to do about it.
+The supports that come from outside the recursion are partitioned by the pivot: by an exchange, or, if they are in the
+driver, before they are sent with the tasks. The relations of lower strata that the recursive rules read go with each
+task, which runs the resident kernels to the end of its part (fixpoint.py). This is only for a stratum that is computed
+from nothing, since a retraction must go height by height across all parts. What the stratum held before is not read:
+the result replaces it, and is compared with it at the end. If a part meets a binding without a value for a term, the
+job is dropped, and the stratum is gone through height by height, where such bindings are handled.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from engine.circuit.circuit import Stratum
 from engine.circuit.plan import CompiledRule, Let, Where
 from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns
 from engine.data.codes import Codes
 from engine.language.syntax import Constant, walk
-from engine.maintenance.placement import Budget, Encode
+from engine.maintenance.placement import Budget
 from engine.resident.bound import bind_rule
 from engine.resident.relation import derived_of
 from engine.spark.frames import DERIVATIONS, REL, WEIGHT
 from engine.spark.plans.terms import is_native
 from engine.spark.session.tasks import can_map, map_in_arrow
-from engine.spark.tables import Table, Tables
+from engine.spark.supports import Subject, Supports
+from engine.spark.tables import Table
 from engine.spark.version import Version, summed_in_driver
 from engine.spark.work.fixpoint import (
     COST,
@@ -47,7 +47,7 @@ from engine.spark.work.fixpoint import (
     to_stream,
 )
 from engine.spark.work.frames import compared
-from engine.spark.work.work import Outcome, Seen, Supports, begun, in_place
+from engine.spark.work.work import Outcome, Seen, begun, in_place
 
 LOWER_BYTES = 256 << 20
 """Bytes of lower relations up to which they are replicated into every task."""
@@ -67,28 +67,20 @@ def _needs_no_symbols(rule: CompiledRule) -> bool:
 
 
 class Pivoted:
-    """One such bootstrap. versions: the stratum's relations before. lower: those of lower strata as they are."""
+    """One such bootstrap. pivot: a column of each relation. lower: the relations of lower strata as they are."""
 
     def __init__(
-        self,
-        stratum: Stratum,
-        pivot: Mapping[str, int],
-        versions: Mapping[str, Version],
-        lower: Mapping[str, Version],
-        tables: Tables,
-        encode: Encode,
-        budget: Budget,
+        self, subject: Subject, pivot: Mapping[str, int], lower: Mapping[str, Version], budget: Budget
     ) -> None:
+        stratum = subject.stratum
         own = set(stratum.relations)
         self._rules = tuple(rule for rule in stratum.rules if own & set(rule.body))
         self._stratum = replace(stratum, rules=self._rules)
         self._pivot = pivot
-        self._versions = versions
-        self._names = tuple(versions)
-        self._width = max(version.arity for version in versions.values())
+        self._versions = subject.versions
+        self._names, self._width = tuple(subject.names), subject.width
         self._lower = {name: lower[name] for rule in self._rules for name in rule.body if name not in own}
-        self._tables = tables
-        self._encode = encode
+        self._tables, self._encode = subject.tables, subject.encode
         # Tasks run elsewhere: whoever waits for the query asks whether it is to end.
         self._budget = replace(budget, cancelled=None, entered=None)
 
@@ -100,9 +92,8 @@ class Pivoted:
 
     def run(self, supports: Supports, charge: Callable[[int], None]) -> dict[str, Outcome] | None:
         """The whole fixpoint over supports from outside the recursion; None if a value does not exist."""
-        result = (
-            self._scattered(supports) if supports.table.local is None else self._carried(supports.table.local)
-        )
+        given = supports.table.local
+        result = self._scattered(supports) if given is None else self._carried(given)
         # Its rows are chunks; how many supports there are is among what is found.
         table = self._tables.checkpoint(result, 0)
         try:
@@ -249,8 +240,8 @@ class Pivoted:
 
 
 def _of_entries(found: pa.Table, arity: int) -> Seen:
-    """The tuples in chunks of entries. One whose entry is above height 0 is derived, and not asserted: its number of
-    supports says nothing more, and is not here."""
+    """The tuples in chunks of entries. A tuple whose entry is above height 0 is derived and not asserted; the number of
+    its supports would tell nothing more, and was not fetched."""
     entry = array_of(found, ENTRY) == 1
     at_ground = found.column(DERIVED).is_valid().to_numpy()
     # Those of height 0 come first.

@@ -1,63 +1,33 @@
-"""What one stratum's epoch keeps between its heights, whoever keeps it: the driver or the executors.
+"""What brings a stratum through one epoch: a worker, the changes of a height, and the outcome.
 
-The driver of a stratum (stratum.py) pushes supports, asks for the next height and settles it: the entries that must
-change there, which it then joins with everything. While all that is small, `LocalWork` keeps it in the driver; when
-it no longer is, it hands over to `FrameWork`. What is large from the start, only grows and has nothing derived yet is
-`AnewWork`'s (anew.py). All do the same, and tests compare them.
+The stratum's run (engine/spark/stratum.py) pushes supports to a worker, asks it for the next height and lets it settle
+that height. The run then carries what changed there through the rules. Which worker it is, choice.py decides: one in
+the driver (driver.py), one on the executors (frames.py, semi_naive.py), or one job for all heights (pivoted.py). All
+give the same result, and tests compare them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
 from engine.circuit.plan import Start
-from engine.data.arrow import HEIGHT, Array, array_of, to_arrow
 from engine.data.codes import Codes
 from engine.maintenance.change import RelationChange
-from engine.maintenance.placement import Encode
 from engine.resident.relation import hidden_of
-from engine.spark.frames import DERIVATIONS, REL, WEIGHT
-from engine.spark.tables import Table, Tables
-from engine.spark.version import Change, Counts, Version
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What the work is on. `versions`: the stratum's relations as they were, in the order of their numbers; `rebuilt`:
-    they are made anew from nothing, and `versions` are only what the result is compared with."""
-
-    versions: Mapping[str, Version]
-    rebuilt: bool
-    stratum: Stratum
-    tables: Tables
-    encode: Encode
-
-    @cached_property
-    def names(self) -> list[str]:
-        return list(self.versions)
-
-    @cached_property
-    def width(self) -> int:
-        """The arity of the widest relation."""
-        return max(version.arity for version in self.versions.values())
-
-    def rows(self, name: str, codes: Codes, **more: Array) -> pa.Table:
-        """(rel, c0 .., more): tuples of one relation, as wide as the stratum's."""
-        wide = np.zeros((len(codes), self.width), np.int64)
-        wide[:, : codes.shape[1]] = codes
-        rel = pa.array(np.full(len(codes), self.names.index(name), np.int32))
-        return to_arrow(wide, **more).add_column(0, REL, rel)
+from engine.spark.changes import Changes
+from engine.spark.plans.branches import Branches
+from engine.spark.supports import Supports
+from engine.spark.version import Counts, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,62 +49,11 @@ class Batch(Protocol):
     def fitting(self, start: Start) -> int:
         """How many changes fit the starting atom."""
 
-    def changes(self, relation: str) -> DataFrame | None:
-        """(c0 .. cn, height, weight); None if there are none. The same frame each time."""
-
-    def local(self, relation: str) -> Change | None:
-        """The same as arrays, where the batch is in the driver."""
+    def of(self, relation: str) -> Changes | None:
+        """The changes of one relation; None where there are none. The same object each time."""
 
     def earlier(self, relation: str) -> DataFrame | None:
-        """The same of all entry changes of the epoch before this batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Supports:
-    """Pushed supports: (rel, c0 .., height, weight, derivations), each tuple once for a height.
-
-    changed: by height, how many of them change something. falls: whether some are taken away. derivations: their sum.
-    marks: the negative `rel`s, which say what rules met a binding without a value (branches.py).
-    """
-
-    table: Table
-    changed: Mapping[int, int]
-    falls: bool
-    derivations: int
-    marks: Sequence[int]
-
-    @classmethod
-    def local(cls, table: Table) -> Supports:
-        """Rows in the driver."""
-        rel, heights, weights = (array_of(table.local, name) for name in (REL, HEIGHT, WEIGHT))
-        at, numbers = np.unique(heights[weights != 0], return_counts=True)
-        return cls(
-            table,
-            dict(zip(at.tolist(), numbers.tolist(), strict=True)),
-            bool((weights < 0).any()),
-            int(array_of(table.local, DERIVATIONS).sum()),
-            np.unique(rel[rel < 0]).tolist(),
-        )
-
-
-def on_executors(rows: DataFrame, tables: Tables) -> Supports:
-    """Supports that are computed and kept there."""
-    measures = [
-        f"count_if({WEIGHT} != 0) AS changed",
-        f"min({WEIGHT}) AS least",
-        f"sum({DERIVATIONS}) AS {DERIVATIONS}",
-        f"collect_set(if({REL} < 0, {REL}, null)) AS marks",
-    ]
-    table, found = tables.measured(rows, [HEIGHT], [F.expr(measure) for measure in measures])
-    heights, numbers = array_of(found, HEIGHT).tolist(), array_of(found, "changed").tolist()
-    marks = {mark for some in found.column("marks").to_pylist() for mark in some}
-    return Supports(
-        table,
-        {height: number for height, number in zip(heights, numbers, strict=True) if number},
-        bool((array_of(found, "least") < 0).any()),
-        int(array_of(found, DERIVATIONS).sum()),
-        sorted(marks),
-    )
+        """(c0 .. cn, height, weight): all entry changes of the epoch before this batch. The same frame each time."""
 
 
 def in_place(stratum: Stratum) -> dict[str, Fold]:
@@ -148,23 +67,45 @@ def begun(version: Version, rebuilt: bool, stratum: Stratum) -> Version:
     return replace(old, fold=in_place(stratum).get(version.name), signed=stratum.signed)
 
 
-class Work(Protocol):
-    """See the module."""
+class Work(ABC):
+    """The worker that has a stratum: in the driver or on the executors."""
 
-    def push(self, supports: Supports) -> int:
-        """Add supports; returns the sum of derivations."""
+    def summed(self, branches: Branches, height: int, few: bool) -> Supports:
+        """What was derived of `height`, summed up and ready to be pushed. few: try to bring it to the driver."""
+        return branches.summed(few)
 
+    @abstractmethod
+    def push(self, supports: Supports) -> None:
+        """Add supports, whose table belongs to the worker then."""
+
+    @abstractmethod
     def next_height(self) -> int | None:
         """The least height at which something is to be looked at."""
 
+    @abstractmethod
     def settle(self, height: int) -> Batch | None:
-        """Bring the entries at `height` up to date; None if none changes."""
+        """Bring the entries at `height` up to date; returns what changes, or None if nothing does."""
 
+    @abstractmethod
     def finish(self) -> dict[str, Outcome]:
         """The stratum's relations after the epoch."""
 
+    @abstractmethod
     def release(self) -> None:
-        """Give back what is not part of an outcome."""
+        """Give back the storage that is not part of an outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """The state of a stratum's work, as one worker leaves it to another; None where there is nothing.
+
+    pushed, entered: supports and entry changes of the epoch so far, (rel, c0 .., height, weight). scheduled: what is
+    still to be looked at, (rel, c0 .., next).
+    """
+
+    pushed: pa.Table | None
+    entered: pa.Table | None
+    scheduled: pa.Table | None
 
 
 Values = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -172,7 +113,8 @@ Values = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int6
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """asserted, derived and present of some tuples, before and after, int64[n] each. fold: that in place afterwards."""
+    """asserted, derived and present of some tuples, before and after, int64[n] each. fold: the fold in place after the
+    epoch."""
 
     codes: Codes
     before: Values

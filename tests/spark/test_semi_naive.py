@@ -1,5 +1,5 @@
-"""Large strata that only grow (engine/spark/work/anew.py): when they are taken for such, many heights, what comes
-after.
+"""Large strata that only grow (engine/spark/work/semi_naive.py): when they are taken for such, many heights, what
+comes after.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import Reasoner
-from engine.spark.work.anew import AnewWork, tail
 from engine.spark.work.frames import PARTS
+from engine.spark.work.semi_naive import SemiNaive, tail
 from tests.spark.compare import assert_same_epoch, assert_same_state
 from tests.spark.conftest import patient
 
@@ -35,13 +35,13 @@ def both(on_spark: Make, monkeypatch: pytest.MonkeyPatch) -> Both:
     on the executors."""
     spark, resident = on_spark("large", 2), Reasoner()
     heights: list[int] = []
-    derived = AnewWork.derived
+    derived = SemiNaive.derived
 
-    def seen(work: AnewWork, height: int, rows: Any) -> Any:
+    def seen(work: SemiNaive, height: int, rows: Any) -> Any:
         heights.append(height)
         return derived(work, height, rows)
 
-    monkeypatch.setattr(AnewWork, "derived", seen)
+    monkeypatch.setattr(SemiNaive, "derived", seen)
 
     def apply(**change: Any) -> list[int]:
         heights.clear()

@@ -1,13 +1,13 @@
-"""The work on a large stratum that only grows, and of which no tuple is derived yet: on the executors, one query for
-each height.
+"""The other strategy on the executors, for a large stratum that only grows and of which no tuple is derived yet: one
+query for each height.
 
-That is every bootstrap of a stratum whose entries are never taken back (it has no counts and no folds in place). Its
-facts stay at height 0, whatever comes, and what starts at the changes of one height derives supports of the next one
-alone. So of what was there before only one thing matters: which tuples are present. What the plans derive is summed up
-together with the tuples that are known, in one aggregation, and a tuple that has supports and is not known enters.
-Nothing is settled again, and what a height leaves is a layer of the new version.
+This serves every bootstrap of a stratum whose entries are never taken back, since it has neither counts nor folds in
+place. Its facts stay at height 0, and plans that start at the changes of one height derive supports of the next height
+only. So only one thing matters of what was there before: which tuples are present. What the plans derive is summed up
+together with the tuples that are known, in one aggregation, and a tuple enters if it has supports and is not known.
+No tuple is settled twice, and what a height leaves is a layer of the new version.
 
-This is semi-naive evaluation on the clock of heights.
+This is semi-naive evaluation, with heights as its rounds.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from pyspark.sql import functions as F
 
 from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, columns
 from engine.spark.frames import DERIVATIONS, REL, WEIGHT, padded, united
+from engine.spark.plans.branches import Branches
+from engine.spark.supports import Subject, Supports
 from engine.spark.tables import Table
-from engine.spark.version import Version, empty_layer
-from engine.spark.work.frame_batch import FrameBatch, Measured, Measures
-from engine.spark.work.frames import PARTS, compared
-from engine.spark.work.work import Outcome, Subject, Supports, begun
+from engine.spark.version import Version
+from engine.spark.work.frame_batch import FrameBatch, Measured
+from engine.spark.work.frames import PARTS, OnExecutors
 
 _KNOWN, _SUPPORTS = "known", "supports"
 
@@ -44,15 +45,12 @@ class _Part:
         return sum(self.supports.values())
 
 
-class AnewWork:
-    """See the module."""
+class SemiNaive(OnExecutors):
+    """The strategy that the module describes."""
 
     def __init__(self, subject: Subject) -> None:
-        self._subject = subject
+        super().__init__(subject)
         self._names = subject.names
-        self._tables = subject.tables
-        self._key = [REL, *columns(subject.width)]
-        self._measures = Measures(subject.stratum, subject.names, subject.encode)
         there = [] if subject.rebuilt else [v for v in subject.versions.values() if v.rows]
         self._old = [self._entries_of(version) for version in there]
         self._given: DataFrame | None = None
@@ -61,33 +59,29 @@ class AnewWork:
         self._open: dict[int, tuple[_Part, Measured]] = {}
         """Heights that are computed and not settled."""
         self._parts: list[_Part] = []
-        self._held: list[Table] = []
 
     @staticmethod
     def possible(subject: Subject, given: Supports) -> bool:
-        """Whether a stratum is as the module says."""
+        """Whether the stratum only grows and has nothing derived yet. given: what comes from outside the recursion."""
         fresh = subject.rebuilt or not any(v.counts.derived or v.signed for v in subject.versions.values())
         return fresh and not subject.stratum.signed and not given.falls
 
-    def release(self) -> None:
-        for table in self._held:
-            self._tables.release(table)
-        self._held.clear()
+    def summed(self, branches: Branches, height: int, few: bool) -> Supports:
+        """The sums are taken together with what is known, which computes the height; `settle` only reads it."""
+        return branches.checked(self.derived(height, branches.take()))
 
-    def push(self, supports: Supports) -> int:
-        """The first supports are those from outside the recursion; the others are known, since `derived` made them."""
+    def push(self, supports: Supports) -> None:
+        """The first supports come from outside the recursion. All later ones were made by `derived`, and are held."""
         if self._given is None:
-            self._held.append(supports.table)
-            self._given = supports.table.frame.where(F.col(WEIGHT) != 0)
+            self._given = self._keep(supports.table).where(F.col(WEIGHT) != 0)
             self._outside = set(supports.changed)
-        return supports.derivations
 
     def next_height(self) -> int | None:
         return min([*self._outside, *self._open], default=None)
 
     def derived(self, height: int, rows: DataFrame | None) -> Supports:
-        """Compute a height from what the plans derive there, (rel, c0 .., height, weight, derivations), not summed up,
-        and what is given from outside."""
+        """Compute a height from what the plans derive there, (rel, c0 .., height, weight, derivations), not yet summed
+        up, and from what is given there from outside."""
         nothing = f"0L AS {WEIGHT}", f"0L AS {DERIVATIONS}"
         parts = [] if rows is None else [rows.selectExpr(*self._key, WEIGHT, DERIVATIONS, f"0L AS {_KNOWN}")]
         if height in self._outside:
@@ -114,7 +108,7 @@ class AnewWork:
             [REL],
             [*self._measured(), F.sum(DERIVATIONS).alias(DERIVATIONS)],
         )
-        self._held.append(table)
+        self._keep(table)
         number = self._opened(height, table.frame.drop(DERIVATIONS), measured, table)
         marks = array_of(measured, REL)
         return Supports(
@@ -178,35 +172,12 @@ class AnewWork:
         parts = self._parts[start:]
         rows = united([part.frame for part in parts]).repartition(self._tables.partitions, *self._key)
         table = self._tables.checkpoint(rows, sum(part.rows for part in parts))
-        self._held.append(table)
+        self._keep(table)
         supports = {name: sum(part.supports.get(name, 0) for part in parts) for name in self._names}
         self._parts[start:] = [_Part(table.frame, supports, table)]
 
-    def finish(self) -> dict[str, Outcome]:
-        return {name: self._finish(number, name) for number, name in enumerate(self._names)}
-
-    def _finish(self, number: int, name: str) -> Outcome:
-        version = self._subject.versions[name]
-        layers = self._layers(number, version)
-        try:
-            whole = self._tables.local(empty_layer(version.arity))
-            if layers:
-                whole = Table(
-                    sum(layer.rows for layer in layers), None, united([layer.frame for layer in layers])
-                )
-            seen, _ = compared(version, whole, self._subject.rebuilt, self._subject.stratum, self._tables)
-        except BaseException:
-            for layer in layers:
-                self._tables.release(layer)
-            raise
-        made = begun(version, self._subject.rebuilt, self._subject.stratum)
-        counts = seen.counts(version.counts)
-        for layer in layers:
-            made = made.with_layer(layer, counts)
-        return Outcome(made, seen.change())
-
     def _layers(self, number: int, version: Version) -> list[Table]:
-        """What is kept of a relation: the parts themselves, where the stratum has no other; else a copy."""
+        """The parts themselves, where the stratum has no other relation; else a copy."""
         key = columns(version.arity)
         parts = [part for part in self._parts if part.supports.get(version.name)]
         frames = [

@@ -1,9 +1,10 @@
-"""Plans that go together (engine/spark/plans/shared_joins.py): one join for all, with the result of each by itself."""
+"""Plans as DataFrames (engine/spark/plans/lowering.py): many as one join, with the result that each has alone."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from engine.circuit.normal import normalise
 from engine.circuit.plan import compile_rule
 from engine.language.inference import infer_schemas
 from engine.language.parser import parse_rules
-from engine.spark.plans import branches, shared_joins
+from engine.spark.plans import branches, lowering
 from tests.spark.compare import assert_same_epoch, assert_same_state
 from tests.spark.conftest import classic, patient
 
@@ -34,10 +35,10 @@ RULES = [
     # no look-up
     "q(y, x) :- e(x, y).",
     "p(6) :- q(x, x).",
-    # under no variable: by itself
+    # under no variable: alone
     "n() :- t(_, 6, _), p(6).",
     "p(7) :- n(), q(_, 3).",
-    # negated and computed: by itself
+    # negated and computed: alone
     "o(x) :- p(x), !t(x, 1, _).",
     "o(z) :- q(x, y), z = x / 2, t(z, _, _).",
 ]
@@ -46,7 +47,7 @@ RULES = [
 def shapes(text: str) -> list[int | None]:
     rule = parse_rules(text)[0]
     (core,) = normalise(rule, infer_schemas([], {}, [rule], {})).rules
-    return [shared_joins.shape(plan) for plan in compile_rule(core).plans]
+    return [lowering.shape(plan) for plan in compile_rule(core).plans]
 
 
 def test_shapes() -> None:
@@ -91,15 +92,14 @@ def test_more_plans_than_go_together(on_spark: Make, monkeypatch: pytest.MonkeyP
 def test_a_query_has_a_join_for_each_step(on_spark: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one for each plan."""
     joins = []
-    make = shared_joins.Together.heads
 
-    def watched(self: shared_joins.Together, started: list[shared_joins.Started]) -> shared_joins.DataFrame:
-        frame = make(self, started)
-        plan = frame._jdf.queryExecution().analyzed().toString()  # type: ignore[operator]
+    def watched(started: list[lowering.Started], *more: Any) -> lowering.Derived:
+        derived = lowering.derivations(started, *more)
+        plan = derived.heads._jdf.queryExecution().analyzed().toString()  # type: ignore[operator]
         joins.append((len(started), plan.count("Join Inner"), len(started[0].plan.steps)))
-        return frame
+        return derived
 
-    monkeypatch.setattr(shared_joins.Together, "heads", watched)
+    monkeypatch.setattr(branches, "derivations", watched)
     spark = on_spark("large", 2)
     spark.apply(facts={"t": facts(random.Random(7), 40)}, rules=[(rule, 1) for rule in RULES[:5]])
     assert max(number for number, _, _ in joins) >= 5
