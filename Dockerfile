@@ -18,6 +18,7 @@ RUN pip install --require-hashes -r requirements.lock \
 COPY pyproject.toml README.md ./
 COPY engine engine
 COPY service service
+COPY zedlog zedlog
 RUN pip install --no-deps --editable .
 
 FROM python:3.12-slim-bookworm

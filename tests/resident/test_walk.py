@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine import Reasoner
 from engine.circuit.circuit import Stratum
 from engine.resident.placement import ResidentPlacement
+from zedlog import Reasoner
 
 
 @pytest.fixture

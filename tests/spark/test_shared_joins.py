@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from engine import Reasoner
 from engine.circuit.normal import normalise
 from engine.circuit.plan import compile_rule
 from engine.language.inference import infer_schemas
@@ -15,6 +14,7 @@ from engine.language.parser import parse_rules
 from engine.spark.plans import branches, shared_joins
 from tests.spark.compare import assert_same_epoch, assert_same_state
 from tests.spark.conftest import classic, patient
+from zedlog import Reasoner
 
 Make = Callable[..., Reasoner]
 LEAST = -(2**63)
