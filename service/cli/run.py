@@ -85,6 +85,8 @@ def run(
     def overdue() -> None:
         # The main thread is in a kernel, or reads or writes; what it works at is wanted no more.
         interrupted()
+        # Whatever shows progress has hidden it.
+        err.show_cursor()
         os._exit(_INTERRUPTED)
 
     # Not by a KeyboardInterrupt, which compiled code may take for an error of its own.
@@ -107,12 +109,15 @@ def _run(
 ) -> None:
     # Imported here, so that the other commands start without the engine.
     from engine.files.batch import Batch
+    from engine.resident.warm import compile_missing
 
     try:
         batch = Batch.of(text)
         if batch.inputs and not fact_dir.is_dir():
             fail(f"the folder of facts {fact_dir} does not exist")
             raise typer.Exit(1)
+        patience.stage("loading kernels")
+        compile_missing()
         with patience:
             batch.run(
                 fact_dir,
