@@ -21,6 +21,7 @@ from typer.main import get_group
 from engine.errors import ZedlogError
 from service.cli.client import Refused, Unreachable
 from service.cli.output import fail, out, print_refusal
+from service.cli.starting import uncollected
 from service.cli.supervisor import PartFailed
 
 # The commands by the panels of the help: where the function of each is, or the typer application of a group of them,
@@ -94,7 +95,8 @@ _PLACES = {name: place for panel in COMMANDS.values() for name, (place, _) in pa
 def load_command(name: str) -> Any:
     """A command with its options, or a group of commands."""
     module, _, attribute = _PLACES[name].partition(":")
-    found = getattr(import_module(f"service.cli.{module}"), attribute)
+    with uncollected():
+        found = getattr(import_module(f"service.cli.{module}"), attribute)
     holder = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False)
     if isinstance(found, typer.Typer):
         holder.add_typer(found, name=name)
