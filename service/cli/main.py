@@ -9,6 +9,7 @@ command line itself is wrong. 130: interrupted.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -194,7 +195,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    sys.exit(run(sys.argv[1:]))
+    status = run(sys.argv[1:])
+    # At its end Python searches for garbage in all that was imported, which is a quarter of the time of a short run.
+    gc.freeze()
+    sys.exit(status)
 
 
 if __name__ == "__main__":
