@@ -14,10 +14,11 @@ ENV PATH=/opt/zedlog/bin:$PATH
 # development too, and its hashes cover all or nothing; so they are installed and taken out again.
 COPY requirements.lock ./
 RUN pip install --require-hashes -r requirements.lock \
-    && pip uninstall --yes clingo hypothesis mypy owlrl pytest pytest-timeout pytest-xdist pyyaml reasonable ruff schemathesis scipy
+    && pip uninstall --yes clingo hypothesis mypy owlrl pytest pytest-timeout pytest-xdist pyyaml reasonable ruff schemathesis scipy setuptools
 COPY pyproject.toml README.md ./
 COPY engine engine
 COPY service service
+COPY zedlog zedlog
 RUN pip install --no-deps --editable .
 
 FROM python:3.12-slim-bookworm

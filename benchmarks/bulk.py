@@ -25,7 +25,6 @@ from typing import Any
 
 from benchmarks.engine import DATA
 from benchmarks.report import Figure, figure, show
-from engine import Reasoner
 from engine.bulk.batches import BatchStore
 from engine.bulk.importing import Importer
 from engine.bulk.request import ImportRequest
@@ -35,6 +34,7 @@ from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.lease import Lease
 from engine.storage.publisher import Publisher
+from zedlog import Reasoner
 
 PARTS = ("read, parse, sum up, write", "make durable", "stage", "evaluate", "publish")
 TARGET = 100_000

@@ -25,12 +25,12 @@ import numpy as np
 
 from benchmarks.engine import DATA, LINEAR, NON_LINEAR, RDFS, SAME_GENERATION, Array, lubm_boxes, rmat
 from benchmarks.report import Figure, figure, show
-from engine import Reasoner
 from engine.data.transaction import Strategy
 from engine.database.epoch import EpochResult
 from engine.errors import SparkUnavailableError
 from engine.resident.placement import ResidentPlacement
 from engine.spark.session.session import SparkOptions, SparkSource
+from zedlog import Reasoner
 
 RATIO = 1.2
 """What `auto` may take of the better one's time."""

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.report import Figure, figure, show
-from engine import Reasoner
+from zedlog import Reasoner
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 Array = npt.NDArray[np.int64]

@@ -19,7 +19,7 @@ from io import BytesIO
 from pathlib import Path
 
 from benchmarks.report import Figure, figure, show, timed
-from engine import Reasoner
+from zedlog import Reasoner
 
 FACT_MS, RULE_MS, ALL_SECONDS = 2.0, 20.0, 5.0
 

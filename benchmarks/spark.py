@@ -17,9 +17,9 @@ import numpy as np
 
 from benchmarks.engine import LINEAR, NON_LINEAR, RDFS, Array, lubm_boxes, rmat
 from benchmarks.report import Figure, figure, show
-from engine import Reasoner
 from engine.spark.placement import SparkPlacement
 from engine.spark.session.session import SparkOptions, SparkSource
+from zedlog import Reasoner
 
 
 def bootstrap(

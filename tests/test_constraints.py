@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import Reasoner
 from engine import errors as e
 from engine.data.transaction import Transaction
 from engine.language.parser import parse_declarations
 from tests.oracle.subject import everything
+from zedlog import Reasoner
 
 DECLARATION = ".decl homeless(x: symbol) constraint"
 RULE = "homeless(x) :- employee(x), !works_in(x, _)."

@@ -116,5 +116,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
 def test_files_that_are_named_exist(path: Path) -> None:
     """`engine/...`, `docs/...` and so on in code font; a name with capitals or `<` stands for many."""
-    for name in re.findall(r"`((?:engine|service|tests|docs|scripts|openapi)/[a-z_./]*)`", path.read_text()):
+    for name in re.findall(
+        r"`((?:engine|service|zedlog|tests|docs|scripts|openapi)/[a-z_./]*)`", path.read_text()
+    ):
         assert (ROOT / name).exists(), name

@@ -17,9 +17,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = SETTINGS["project"]
 SCRIPTS = sorted(p for p in (ROOT / "scripts").iterdir() if p.is_file())
 DEV = PROJECT["optional-dependencies"]["dev"]
+OURS = ("engine", "service", "zedlog")
 LOCKED = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["connect"], *DEV]
 
 
@@ -77,9 +79,9 @@ def test_lock_pins_everything_that_our_code_imports() -> None:
     }
     asked = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"]}
     pattern = re.compile(r"^\s*(?:from|import) ([A-Za-z0-9_]+)", re.MULTILINE)
-    files = [*ROOT.glob("engine/**/*.py"), *ROOT.glob("service/**/*.py")]
+    files = [file for top in OURS for file in ROOT.glob(f"{top}/**/*.py")]
     used = {name for f in files for name in pattern.findall(code_of(f))}
-    foreign = used - sys.stdlib_module_names - {"engine", "service"}
+    foreign = used - sys.stdlib_module_names - set(OURS)
     missing = {name for name in foreign if canonicalize_name(distribution.get(name, name)) not in asked}
     assert missing == set()
 
@@ -94,8 +96,16 @@ def test_entry_point_is_there() -> None:
     assert callable(getattr(importlib.import_module(module), function))
 
 
+def test_every_package_is_packed_checked_and_in_the_image() -> None:
+    tool = SETTINGS["tool"]
+    assert sorted(tool["setuptools"]["packages"]["find"]["include"]) == [f"{name}*" for name in OURS]
+    assert sorted(tool["mypy"]["packages"]) == sorted(OURS)
+    copied = re.findall(r"^COPY (\w+) \w+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert sorted(copied) == sorted(OURS)
+
+
 def test_package_data_is_there() -> None:
-    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    data = SETTINGS["tool"]["setuptools"]["package-data"]
     for package, patterns in data.items():
         for pattern in patterns:
             assert list((ROOT / package.replace(".", "/")).glob(pattern)), f"{package} has no {pattern}"

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import Reasoner
 from engine import errors as e
 from engine.database.query import prepare
 from engine.language.parser import parse_query
 from engine.language.syntax import Atom, Variable
 from engine.maintenance.placement import Budget
+from zedlog import Reasoner
 
 EDGES = [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d"), ("b", "d")]
 RULES = [("tc(x, y) :- edge(x, y).", 1), ("tc(x, z) :- tc(x, y), edge(y, z).", 1)]

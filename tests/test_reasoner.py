@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine import Reasoner
 from engine import errors as e
 from engine.data.facts import TypedFacts
 from engine.data.transaction import Transaction
 from engine.language.schema import ColumnType
 from engine.maintenance.placement import Budget
+from zedlog import Reasoner
 
 TC = [("tc(x, y) :- e(x, y).", 1), ("tc(x, z) :- tc(x, y), e(y, z).", 1)]
 

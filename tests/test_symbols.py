@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine import Reasoner
 from engine.data.symbols import SymbolTable
 from engine.database import writer
 from engine.errors import ConstraintViolationError
+from zedlog import Reasoner
 
 
 @pytest.fixture(autouse=True)

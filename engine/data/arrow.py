@@ -6,6 +6,7 @@ stand `height`, `support` and `entry` (see engine/maintenance/placement.py). The
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,32 @@ def to_arrow(codes: Codes, **more: Array) -> pa.Table:
     arrays = [pa.array(np.ascontiguousarray(codes[:, i])) for i in range(codes.shape[1])]
     extra = [pa.array(np.ascontiguousarray(np.broadcast_to(values, n))) for values in more.values()]
     return pa.table([*arrays, *extra], names=[*columns(codes.shape[1]), *more])
+
+
+# `pa.array`, `pa.scalar` and `to_numpy` import pandas where that is installed, which takes longer than a small program
+# does; so what a run over files needs of them is here.
+
+
+def numbers(array: pa.Array) -> Array:
+    """An Arrow array of numbers, without nulls, as a numpy array over the same memory, which may not be written."""
+    return np.from_dlpack(array)
+
+
+def integers(codes: Codes) -> pa.Array:
+    """int64[n], contiguous, as an Arrow array over the same memory."""
+    return pa.Array.from_buffers(pa.int64(), len(codes), [None, pa.py_buffer(codes)])
+
+
+def strings(texts: Sequence[str]) -> pa.Array:
+    """Texts as an Arrow array of large strings."""
+    content = "".join(texts)
+    encoded = content.encode()
+    lengths = map(len, texts) if len(content) == len(encoded) else (len(text.encode()) for text in texts)
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum(np.fromiter(lengths, np.int64, len(texts)), out=offsets[1:])
+    return pa.Array.from_buffers(
+        pa.large_string(), len(texts), [None, pa.py_buffer(offsets), pa.py_buffer(encoded)]
+    )
 
 
 def codes_of(table: pa.Table, arity: int) -> Codes:

@@ -3,7 +3,7 @@
 In: transactions. Out: for each committed epoch a record that says all that changed. Always: a transaction is applied
 whole or not at all; after a refusal or a dry run the state is as before. Not for use by several threads at once.
 
-    from engine import Reasoner
+    from zedlog import Reasoner
     r = Reasoner()
     result = r.apply(facts={"edge": [(("a", "b"), 1)]}, rules=[("tc(x, y) :- edge(x, y).", 1)])
     result.changes["tc"]        # [(("a", "b"), 1)]

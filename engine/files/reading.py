@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from engine.data.arrow import integers, numbers
 from engine.errors import InvalidValueError
 from engine.files.fields import BadField, Records, convert, records
 from engine.files.layout import Layout
@@ -130,7 +131,7 @@ def _column(texts: pa.Array, kind: ColumnType) -> Column | None:
     if pc.all(pc.match_substring_regex(texts, _NUMBER if number else _FLOAT)).as_py() is False:
         return None
     try:
-        values = pc.cast(texts, pa.int64() if number else pa.float64()).to_numpy(zero_copy_only=False)
+        values = numbers(pc.cast(texts, pa.int64() if number else pa.float64()))
     except pa.ArrowInvalid:
         return None
     return values if number or _exact(texts, values) else None
@@ -140,7 +141,7 @@ def _exact(texts: pa.Array, floats: npt.NDArray[np.float64]) -> bool:
     """Whether each text has a float that may stand for it, without a closer look."""
     if not np.isfinite(floats).all() or pc.any(pc.match_substring_regex(texts, _LONG)).as_py():
         return False
-    zeros = texts.filter(pa.array(floats == 0))
+    zeros = texts.take(integers(np.flatnonzero(floats == 0)))
     return not pc.any(pc.match_substring_regex(zeros, _NOT_ZERO)).as_py()
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.data.arrow import integers, numbers, strings
 from engine.data.codes import Codes
 from engine.files.layout import Layout
 from engine.language.schema import ColumnType, Schema
@@ -27,16 +28,16 @@ class SymbolTexts:
     """The text of every code, and the order of the texts."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = pa.array(texts, pa.large_string())
+        self._texts = strings(texts)
         self._ranks: Codes | None = None
 
     def texts(self, codes: Codes) -> pa.Array:
-        return self._texts.take(pa.array(codes))
+        return self._texts.take(integers(codes))
 
     def ranks(self, codes: Codes) -> Codes:
         """For each code the place of its text among all texts, in the order of UTF-8, which is that of code points."""
         if self._ranks is None:
-            order = pc.sort_indices(self._texts).to_numpy()
+            order = numbers(pc.sort_indices(self._texts))
             self._ranks = np.empty(len(order), np.int64)
             self._ranks[order] = np.arange(len(order))
         return self._ranks[codes]
@@ -83,12 +84,12 @@ def _lines(codes: Codes, types: Sequence[ColumnType | None], symbols: SymbolText
 def _fields(column: Codes, kind: ColumnType | None, symbols: SymbolTexts, quoted: bool) -> pa.Array:
     """One column's values as texts."""
     if kind is ColumnType.NUMBER:
-        return pc.cast(pa.array(column), pa.large_string())
+        return pc.cast(integers(column), pa.large_string())
     if kind is ColumnType.FLOAT:
         # As a C++ stream with 17 digits: 1 and 0.5, and 0.10000000000000001 for what is nearest to a tenth.
-        return pa.array([f"{value:.17g}" for value in column.view(np.float64).tolist()], pa.large_string())
+        return strings([f"{value:.17g}" for value in column.view(np.float64).tolist()])
     if kind is ColumnType.BOOL:
-        return pa.array(["true" if code else "false" for code in column.tolist()], pa.large_string())
+        return strings(["true" if code else "false" for code in column.tolist()])
     texts = symbols.texts(column)
     if not quoted:
         return texts
@@ -97,4 +98,4 @@ def _fields(column: Codes, kind: ColumnType | None, symbols: SymbolTexts, quoted
 
 
 def _text(text: str) -> pa.Scalar:
-    return pa.scalar(text, pa.large_string())
+    return strings([text])[0]

@@ -12,6 +12,7 @@ import numpy as np
 from numba import types
 
 from engine.resident.hashing import mix, seed
+from engine.resident.kernels import kernel
 from engine.resident.layout import (
     BLOCK_FREE,
     ENTRY,
@@ -61,7 +62,7 @@ def hash_key(ix, key):
     return h
 
 
-@numba.njit(types.void(INDEX, I32_1), cache=True, nogil=True)
+@kernel(types.void(INDEX, I32_1))
 def rehash_keys(ix, slots):
     """Fill the empty table `slots` with the keys in use."""
     mask = slots.size - 1
@@ -101,7 +102,7 @@ def _free_block(ix, start, size_class):
     ix.head[BLOCK_FREE + size_class] = start
 
 
-@numba.njit(types.int64(INDEX, I64_2, I32_1, I32_1, ENTRY_RECORDS, types.int64), cache=True, nogil=True)
+@kernel(types.int64(INDEX, I64_2, I32_1, I32_1, ENTRY_RECORDS, types.int64))
 def add_postings(ix, rows, row_ids, ids, entries, begin):
     """A posting for the entry ids[i] of row row_ids[i]; returns how far it came before room ran out.
 
@@ -160,7 +161,7 @@ def add_postings(ix, rows, row_ids, ids, entries, begin):
     return row_ids.size
 
 
-@numba.njit(types.void(INDEX, I64_2, I32_1, I32_1), cache=True, nogil=True)
+@kernel(types.void(INDEX, I64_2, I32_1, I32_1))
 def remove_postings(ix, rows, row_ids, entries):
     """Take the postings of `entries` out: the block's last moves to the hole; an empty key goes altogether."""
     payload = ix.payload_columns.size
@@ -197,7 +198,7 @@ def remove_postings(ix, rows, row_ids, entries):
         ix.head[KEYS_USED] -= 1
 
 
-@numba.njit(types.void(INDEX, I64_2, I32_1), cache=True, nogil=True)
+@kernel(types.void(INDEX, I64_2, I32_1))
 def compact(ix, payload, entry):
     """Move every key's block to the start of the new arrays, one after the other; no block is free afterwards."""
     end = np.int64(0)
@@ -216,7 +217,7 @@ def compact(ix, payload, entry):
     ix.head[BLOCK_FREE:] = NONE
 
 
-@numba.njit(types.int64(INDEX, I64_2, I64_2, I32_1), cache=True, nogil=True)
+@kernel(types.int64(INDEX, I64_2, I64_2, I32_1))
 def list_postings(ix, keys, payload, entries):
     """All postings: key codes, payload codes, entry id; for descriptions and checks of the state."""
     n = 0

@@ -20,6 +20,7 @@ from numba import types
 
 from engine.resident.hashing import mix, seed
 from engine.resident.index import ENTRY_RECORDS
+from engine.resident.kernels import kernel
 from engine.resident.layout import INDEX, NONE, RELATION, SIGNED
 
 I64_1, I64_2 = types.int64[::1], types.int64[:, ::1]
@@ -30,7 +31,7 @@ BURST = 64
 """Postings that a call may visit for each row that it may write."""
 
 
-@numba.njit(BINDINGS(I64_2, I32_1, I64_1, I64_2, I64_2, I64_1), cache=True, nogil=True)
+@kernel(BINDINGS(I64_2, I32_1, I64_1, I64_2, I64_2, I64_1))
 def select(codes, heights, weights, constants, equal, columns):
     """Start of a plan: the rows where codes[c] == v for each (c, v) of `constants` and codes[a] == codes[b] for each
     (a, b) of `equal`, reduced to `columns`."""
@@ -69,7 +70,7 @@ def select(codes, heights, weights, constants, equal, columns):
     )
 
 
-@numba.njit(types.Tuple((I32_1, types.int64))(INDEX, I64_2, I64_1, I64_1), cache=True, nogil=True)
+@kernel(types.Tuple((I32_1, types.int64))(INDEX, I64_2, I64_1, I64_1))
 def probe(ix, table, sources, constants):
     """For each binding the key it meets, or NONE, and how many postings all of them meet.
 
@@ -104,7 +105,7 @@ def probe(ix, table, sources, constants):
     return found, total
 
 
-@numba.njit(types.Tuple((I32_1, I32_1, I64_1))(INDEX, I64_2, I32_1, I32_1, I64_1), cache=True, nogil=True)
+@kernel(types.Tuple((I32_1, I32_1, I64_1))(INDEX, I64_2, I32_1, I32_1, I64_1))
 def group(ix, table, heights, found, carry):
     """The bindings that met a key, ordered so that equal (carry, height) stand together.
 
@@ -193,15 +194,13 @@ def _passes(payload, j, equal):
     return True
 
 
-@numba.njit(
+@kernel(
     types.Tuple((I64_2, I32_1, I64_1, types.int64, types.boolean))(
         INDEX, ENTRY_RECORDS, I64_2, I32_1, I64_1, I32_1,  # index, entries, bindings, found
         I32_1, I32_1, I64_1, types.int64, types.int64,  # order, starts, work, first and last group
         I64_1, I64_1, I64_2, types.boolean, types.int64,  # carry, payload, equal, use_heights, sign
         types.int64, I64_1, I8_1, I32_1, types.int64,  # low, sums, marks, touched, limit
     ),
-    cache=True,
-    nogil=True,
 )  # fmt: skip
 def accumulate(
     ix, entries, table, heights, weights, found,
@@ -410,13 +409,11 @@ def accumulate(
     return out[:n], out_heights[:n], out_weights[:n], g, False
 
 
-@numba.njit(
+@kernel(
     types.Tuple((I64_2, I32_1, I64_1, types.int64))(
         INDEX, ENTRY_RECORDS, I64_2, I32_1, I64_1, I32_1, types.int64,
         I64_1, I64_1, I64_2, types.boolean, types.int64, types.int64,
     ),
-    cache=True,
-    nogil=True,
 )  # fmt: skip
 def expand(
     ix, entries, table, heights, weights, found, begin, carry, payload, equal, use_heights, sign, limit
@@ -503,10 +500,8 @@ def _row_of(r, table, i, sources, constants, wanted):
     return row
 
 
-@numba.njit(
+@kernel(
     BINDINGS(RELATION, I64_2, I32_1, I64_1, I64_1, I64_1, I64_1, types.boolean, types.int64),
-    cache=True,
-    nogil=True,
 )
 def check(r, table, heights, weights, sources, constants, carry, use_heights, sign):
     """A step whose atom is bound in every column: the bindings whose tuple has entries, one row for each entry."""
@@ -542,7 +537,7 @@ def check(r, table, heights, weights, sources, constants, carry, use_heights, si
     return out[:n], out_heights[:n], out_weights[:n]
 
 
-@numba.njit(BINDINGS(RELATION, I64_2, I32_1, I64_1, I64_1, I64_1, I64_1), cache=True, nogil=True)
+@kernel(BINDINGS(RELATION, I64_2, I32_1, I64_1, I64_1, I64_1, I64_1))
 def absent(r, table, heights, weights, sources, constants, carry):
     """A step of a negated atom: the bindings whose tuple is not there (its entries sum to 0)."""
     one_height, one_weight = heights.size == 1, weights.size == 1

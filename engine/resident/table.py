@@ -17,6 +17,7 @@ from numba import types
 
 from engine.resident.hashing import hash_row
 from engine.resident.index import find_key
+from engine.resident.kernels import kernel
 from engine.resident.layout import (
     ASSERTED,
     ENTRIES,
@@ -63,7 +64,7 @@ def find(r, table, i):
         slot = (slot + 1) & mask
 
 
-@numba.njit(types.void(RELATION, I32_1), cache=True, nogil=True)
+@kernel(types.void(RELATION, I32_1))
 def rehash(r, slots):
     """Fill the empty table `slots` (a power of two) with the rows in use."""
     arity = r.rows.shape[1]
@@ -76,7 +77,7 @@ def rehash(r, slots):
             slots[slot] = row
 
 
-@numba.njit(types.int64(RELATION, I64_2, I32_1, I64_1, I32_1, types.int64), cache=True, nogil=True)
+@kernel(types.int64(RELATION, I64_2, I32_1, I64_1, I32_1, types.int64))
 def push(r, tuples, heights, weights, out, begin):
     """support[heights[i]] of tuples[i] += weights[i]; rows are made as needed. out[i] becomes the row id.
 
@@ -186,10 +187,8 @@ def push(r, tuples, heights, weights, out, begin):
     return tuples.shape[0]
 
 
-@numba.njit(
+@kernel(
     types.Tuple((I32_1, I64_1, types.int64, I32_1, I32_1))(RELATION, I32_1, I8_1, types.int32, types.boolean),
-    cache=True,
-    nogil=True,
 )
 def settle(r, touched, marks, k, signed):
     """Which entries at height k must change so that they are `distinct` of the supports, differentiated.
@@ -289,12 +288,10 @@ def _presence(r, row, k):
     return below, upto
 
 
-@numba.njit(
+@kernel(
     types.Tuple((I32_1, I64_1, types.int64, I32_1, I32_1))(
         RELATION, INDEX, I32_1, I8_1, types.int32, types.int64, types.boolean, types.boolean
     ),
-    cache=True,
-    nogil=True,
 )
 def settle_groups(r, groups, touched, marks, k, column, largest, is_float):
     """As `settle`, for a relation folded in place: its value at k is the extreme over the tuples present at k.
@@ -378,7 +375,7 @@ def settle_groups(r, groups, touched, marks, k, column, largest, is_float):
     return out[:n], weights[:n], removals, later[:m], later_heights[:m]
 
 
-@numba.njit(types.int64(RELATION, I32_1, I64_1, types.int32, I32_1, I32_1), cache=True, nogil=True)
+@kernel(types.int64(RELATION, I32_1, I64_1, types.int32, I32_1, I32_1))
 def remove_entries(r, rows, weights, k, out_rows, out_entries):
     """Take away the entries at height k that the change leaves out or turns round; returns how many.
 
@@ -411,7 +408,7 @@ def remove_entries(r, rows, weights, k, out_rows, out_entries):
     return n
 
 
-@numba.njit(types.int64(RELATION, I32_1, I64_1, types.int32, I32_1, I32_1), cache=True, nogil=True)
+@kernel(types.int64(RELATION, I32_1, I64_1, types.int32, I32_1, I32_1))
 def add_entries(r, rows, weights, k, out_rows, out_entries):
     """Add an entry at height k of weight weights[i] (1, -1, or 0 for none); returns how many were added.
 
@@ -440,7 +437,7 @@ def add_entries(r, rows, weights, k, out_rows, out_entries):
     return n
 
 
-@numba.njit(types.int64(RELATION, I32_1, I32_1, I32_1), cache=True, nogil=True)
+@kernel(types.int64(RELATION, I32_1, I32_1, I32_1))
 def list_entries(r, out_rows, out_entries, out_hw):
     """All entries: row, id and height-weight. The arrays hold head[ENTRIES_USED]."""
     n = 0
@@ -457,7 +454,7 @@ def list_entries(r, out_rows, out_entries, out_hw):
     return n
 
 
-@numba.njit(types.void(RELATION, I32_1, I64_1, I64_1, I64_1), cache=True, nogil=True)
+@kernel(types.void(RELATION, I32_1, I64_1, I64_1, I64_1))
 def describe(r, rows, asserted, derived, present):
     """For each row: support at height 0, supports above it summed up, entries summed up."""
     for i in range(rows.size):
@@ -476,14 +473,14 @@ def describe(r, rows, asserted, derived, present):
         asserted[i], derived[i], present[i] = a, d, p
 
 
-@numba.njit(types.void(RELATION, I64_2, I32_1), cache=True, nogil=True)
+@kernel(types.void(RELATION, I64_2, I32_1))
 def look_up(r, tuples, out):
     """The row id of each tuple, or NONE."""
     for i in range(tuples.shape[0]):
         out[i] = r.slots[find(r, tuples, i)]
 
 
-@numba.njit(types.int64(RELATION, I32_1), cache=True, nogil=True)
+@kernel(types.int64(RELATION, I32_1))
 def live_rows(r, out):
     """All rows in use, ascending; `out` holds head[LIVE]."""
     n = 0
@@ -494,7 +491,7 @@ def live_rows(r, out):
     return n
 
 
-@numba.njit(types.int64(RELATION, I32_1), cache=True, nogil=True)
+@kernel(types.int64(RELATION, I32_1))
 def free_rows(r, rows):
     """Drop those of `rows` that have neither support nor entry; returns how many went.
 
@@ -525,7 +522,7 @@ def free_rows(r, rows):
     return n
 
 
-@numba.njit(types.int64(RELATION, I32_1, I32_1, I32_1, I64_1), cache=True, nogil=True)
+@kernel(types.int64(RELATION, I32_1, I32_1, I32_1, I64_1))
 def list_supports(r, rows, out, heights, counts):
     """Every support of `rows`: position in `rows`, height, count; the arrays hold head[NODES_USED]."""
     n = 0

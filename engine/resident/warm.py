@@ -1,58 +1,63 @@
-"""Compile the kernels once, with a progress line: `python -m engine.resident.warm`.
+"""Compile the kernels before they are needed: `python -m engine.resident.warm`, and what shows that it goes on.
 
-The compiled code is cached on disk and loaded from there by every later process. numba notices when a kernel's own
-file changes, but not when one of the files that it inlines does; a digest over all of them decides that here.
+The compiled code is kept on disk and loaded from there by every later process (engine/resident/kernels.py).
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import os
 import sys
 import time
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-KERNELS = ("table", "index", "join")
-_HERE = Path(__file__).parent
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from engine.resident import index, join, table
+from engine.resident.kernels import Compiling, load_all, load_first, telling
 
-def _digest() -> str:
-    sources = [_HERE / f"{name}.py" for name in ("layout", "hashing", *KERNELS)]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+__all__ = ["MODULES", "compile_missing", "load_all", "shown"]
 
-
-def cache_folder() -> Path:
-    """Where the compiled kernels lie: $NUMBA_CACHE_DIR, or beside the sources."""
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    return Path(chosen) if chosen else _HERE / "__pycache__"
+MODULES = (index, join, table)
+"""The modules of the kernels, which are known to `load_all` once these are imported."""
 
 
-def drop_stale() -> bool:
-    """Remove compiled kernels of other sources; returns whether the cache is now (or was) of these sources."""
-    folder = cache_folder()
-    stamp = folder / "zedlog-kernels.sha256"
-    if stamp.exists() and stamp.read_text() == _digest():
-        return True
-    for pattern in ("*.nbi", "*.nbc"):
-        for path in folder.rglob(pattern):
-            if path.name.split(".")[0] in KERNELS:
-                path.unlink(missing_ok=True)
-    return False
+@contextmanager
+def shown() -> Iterator[None]:
+    """While this lasts, standard error shows what is compiled: a bar on a terminal, else one line."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console)
+
+    def told(now: Compiling) -> None:
+        if bar.task_ids:
+            bar.update(bar.task_ids[0], completed=now.done)
+            return
+        bar.add_task(now.reason, completed=now.done, total=now.total)
+        if console.is_terminal:
+            bar.start()
+        else:
+            console.print(f"{now.reason} ...")
+
+    with telling(told):
+        try:
+            yield
+        finally:
+            if bar.live.is_started:
+                bar.stop()
+
+
+def compile_missing() -> None:
+    """Compile the kernels where they are missing, and show that. Where they are not, this loads one of them."""
+    with shown():
+        load_first()
 
 
 def main() -> None:
     """Compile what is not compiled, and say so."""
-    fresh = drop_stale()
     start = time.perf_counter()
-    for number, name in enumerate(KERNELS, 1):
-        if not fresh:
-            print(f"Compiling kernels {number}/{len(KERNELS)} ({name}) ...", file=sys.stderr, flush=True)
-        importlib.import_module(f"engine.resident.{name}")
-    folder = cache_folder()
-    if folder.is_dir():
-        (folder / "zedlog-kernels.sha256").write_text(_digest())
-    verb = "loaded from the cache" if fresh else "compiled"
+    with shown():
+        compiled = load_all()
+    verb = "compiled" if compiled else "loaded from the cache"
     print(f"Kernels {verb} in {time.perf_counter() - start:.1f} s.", file=sys.stderr)
 
 

@@ -16,10 +16,14 @@ from engine.errors import InvalidRequestError, shown
 from engine.maintenance.memory import default_memory_budget, parse_size
 from engine.maintenance.placement import EPOCH_SECONDS, MAX_HEIGHT, Budget, parse_seconds
 from engine.maintenance.policy import SWITCH, Policy, parse_switch
+from engine.resident.kernels import Compiling, telling
+from engine.resident.warm import load_all
 from engine.server.loop import EngineOptions, restore_reasoner, run_engine
 from engine.storage.publisher import Retention
 
 T = TypeVar("T")
+
+logger = logging.getLogger("zedlog.engine")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,12 +57,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             restore_reasoner, budget=budget, placement=parsed.placement, switch=parsed.switch, spark=spark
         )
         jobs = JobRunner(parsed.redis_url, parsed.database, job_options(parsed), spark)
+        with telling(_log_compiling):
+            # Before the engine says that it is ready, so that no transaction waits for them.
+            load_all()
         try:
             return run_engine(parsed.redis_url, parsed.database, options, factory, spark, jobs)
         finally:
             jobs.close()
     except InvalidRequestError as error:
         parser.error(error.message)
+
+
+def _log_compiling(now: Compiling) -> None:
+    logger.info("%s", now)
 
 
 def _parser() -> argparse.ArgumentParser:

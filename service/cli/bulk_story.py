@@ -66,8 +66,7 @@ class BulkStory:
     def _materialize(self) -> None:
         """The closure of what was imported, on both placements, beside the service."""
         # Here, because they load the compiled kernels, and Spark.
-        from engine import Reasoner
-        from engine.spark.session.session import SparkOptions, SparkSource
+        from zedlog import Reasoner, SparkOptions, SparkSource
 
         pages = self._client.query(f"{IMPORTED}(p, d)", page=10_000)
         facts = [((package, dependency), 1) for page in pages for package, dependency in page["tuples"]]

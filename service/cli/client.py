@@ -13,10 +13,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 import orjson
+
+if TYPE_CHECKING:
+    import httpx
 
 DEFAULT_URL = "http://127.0.0.1:8321"
 # A refused or broken connection is tried again this often, this far apart (a restart of the service takes
@@ -55,6 +57,9 @@ class ServiceClient:
         self, url: str, timeout: float = 120.0, transport: httpx.BaseTransport | None = None
     ) -> None:
         """`transport` stands for the network in tests."""
+        # Imported in the functions of this module that need it: it takes as long as a command that needs no service.
+        import httpx
+
         self.url = url.rstrip("/")
         limits = httpx.Timeout(timeout, connect=5.0)
         self._http = httpx.Client(base_url=self.url, timeout=limits, transport=transport)
@@ -143,6 +148,8 @@ class ServiceClient:
             Refused, Unreachable.
         """
         headers = {"accept": "application/json", "content-type": "application/octet-stream"}
+        import httpx
+
         try:
             response = self._http.post(path, params={"name": name}, headers=headers, content=stream)
         except httpx.TransportError as error:
@@ -176,6 +183,8 @@ class ServiceClient:
         repeatable: bool,
     ) -> httpx.Response:
         """Send until an answer comes; a request that may be repeated, up to `ATTEMPTS` times."""
+        import httpx
+
         content = None if body is None else orjson.dumps(body)
         sent = {"accept": "application/json", "content-type": "application/json", **headers}
         given = {name: value for name, value in parameters.items() if value is not None}
@@ -198,6 +207,8 @@ class ServiceClient:
         raise AssertionError("the last attempt returns or raises")
 
     def _unreachable(self, error: httpx.TransportError) -> Unreachable:
+        import httpx
+
         if isinstance(error, httpx.UnsupportedProtocol):
             return Unreachable(f"{self.url} is not an http:// or https:// URL")
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):

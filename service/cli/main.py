@@ -1,36 +1,138 @@
 """The command `zedlog`: puts the commands together and turns their failures into messages and exit statuses.
 
+A command's module is imported when the command is called, or its own help is asked for: all of them together take
+several times as long as the fastest command. What the group's help says of each stands here.
+
 Exit status 0: done. 1: the service, a file or a program said no; the message is on standard error. 2: the
 command line itself is wrong. 130: interrupted.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from engine.errors import ZedlogError
 from service.cli.client import Refused, Unreachable
-from service.cli.demo import demo
-from service.cli.edit import facts_app, rules_app
-from service.cli.exports import export
-from service.cli.imports import import_files
-from service.cli.jobs import jobs_app
-from service.cli.load import load
 from service.cli.output import fail, out, print_refusal
-from service.cli.owl import owl
-from service.cli.plan import plan
-from service.cli.read import epochs, query, relations, status
-from service.cli.run import run as run_program
-from service.cli.serve import engine, serve
+from service.cli.starting import uncollected
 from service.cli.supervisor import PartFailed
-from service.cli.transactions import transactions_app
+
+# The commands by the panels of the help: where the function of each is, or the typer application of a group of them,
+# and what it does, in the words in which its own help begins.
+COMMANDS = {
+    "Run the service": {
+        "demo": (
+            "demo:demo",
+            "Show what Zedlog does, on real data: which installed Python packages are exposed to a vulnerable one?",
+        ),
+        "serve": ("serve:serve", "Start the service and keep it running until Ctrl-C."),
+        "engine": (
+            "serve:engine",
+            "Run the engine process alone: one for each database, beside any number of services.",
+        ),
+        "status": (
+            "read:status",
+            "Say whether the service, its storage and its engine are well. Exit status 1 when they are not.",
+        ),
+    },
+    "Change facts and rules": {
+        "load": ("load:load", "Load a CSV or TSV file into one relation."),
+        "facts": ("edit:facts_app", "Add and retract facts written as program text."),
+        "rules": ("edit:rules_app", "Add, remove and list rules."),
+        "transactions": (
+            "transactions:transactions_app",
+            "Transactions: what became of one, cancel one.",
+        ),
+    },
+    "Much at once, through Spark": {
+        "import": (
+            "imports:import_files",
+            "Import files as one transaction: one epoch, or nothing. Ctrl-C cancels it.",
+        ),
+        "export": ("exports:export", "Export the tuples of one epoch. Ctrl-C cancels it."),
+        "jobs": ("jobs:jobs_app", "Bulk imports and exports: list, watch, cancel."),
+    },
+    "Ask": {
+        "query": (
+            "read:query",
+            "Answer a query: an atom, or a conjunction with negation, conditions and aggregates.",
+        ),
+        "relations": (
+            "read:relations",
+            "List the relations: their columns, and how many tuples are asserted, derived, and there in all.",
+        ),
+        "epochs": (
+            "read:epochs",
+            "List the last epochs: when, what changed, how long it took, and why so.",
+        ),
+        "version": ("main:show_version", "Print the version."),
+    },
+    "Work without a service": {
+        "run": (
+            "run:run",
+            "Evaluate a program over files, once, as Souffle would. Needs no service. Ctrl-C ends it.",
+        ),
+        "plan": (
+            "plan:plan",
+            "Show how a program would be evaluated: strata, delta plans, indexes. Needs no service.",
+        ),
+        "owl": (
+            "owl:owl",
+            "Turn an ontology into rules over triple(s, p, o) by OWL 2 RL. Needs no service.",
+        ),
+    },
+}
+_PLACES = {name: place for panel in COMMANDS.values() for name, (place, _) in panel.items()}
+
+
+def load_command(name: str) -> Any:
+    """A command with its options, or a group of commands."""
+    module, _, attribute = _PLACES[name].partition(":")
+    with uncollected():
+        found = getattr(import_module(f"service.cli.{module}"), attribute)
+    holder = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False)
+    if isinstance(found, typer.Typer):
+        holder.add_typer(found, name=name)
+    else:
+        holder.command(name)(found)
+    return get_group(holder).commands[name]
+
+
+class Commands(TyperGroup):
+    """The commands, each loaded when the command line names it; till then a stub with its help stands there."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, stub, rest = super().resolve_command(ctx, args)
+        if name is None or stub is None:
+            return name, stub, rest
+        command = load_command(name)
+        url = ctx.params.get("url")
+        return name, command, rest if url is None else _with_url(ctx, command, url, rest)
+
+
+def _with_url(ctx: Any, command: Any, url: str, rest: list[str]) -> list[str]:
+    """The arguments of a command with the URL before them: where they name one too, the later one holds."""
+    if isinstance(command, TyperGroup):
+        # The option is that of the group's own command, which comes first; without one there is only help.
+        at = 1 if rest and not rest[0].startswith("-") else None
+    elif any(parameter.name == "url" for parameter in command.params):
+        at = 0
+    else:
+        ctx.fail(f"'zedlog {command.name}' asks no running service, so it takes no --url")
+    return rest if at is None else [*rest[:at], "--url", url, *rest[at:]]
+
 
 app = typer.Typer(
     name="zedlog",
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -45,35 +147,33 @@ app = typer.Typer(
 )
 
 
+@app.callback()
+def zedlog(
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            help="Where the service listens, for the commands that ask it. They take it too, and the environment "
+            "variable ZEDLOG_URL; what stands last on the command line holds.",
+        ),
+    ] = None,
+) -> None:
+    """`Commands` hands the URL on."""
+
+
+for _panel, _commands in COMMANDS.items():
+    for _name, (_, _help) in _commands.items():
+        app.command(_name, help=_help, rich_help_panel=_panel)(lambda: None)
+
+
 def show_version() -> None:
     """Print the version."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         out.print(f"zedlog {version('zedlog')}")
     except PackageNotFoundError:
         out.print("zedlog (not installed; run scripts/install)")
-
-
-SERVICE, CHANGE, READ = "Run the service", "Change facts and rules", "Ask"
-BULK = "Much at once, through Spark"
-ALONE = "Work without a service"
-app.command(rich_help_panel=SERVICE)(demo)
-app.command(rich_help_panel=SERVICE)(serve)
-app.command(rich_help_panel=SERVICE)(engine)
-app.command(rich_help_panel=SERVICE)(status)
-app.command(rich_help_panel=CHANGE)(load)
-app.command("import", rich_help_panel=BULK)(import_files)
-app.command(rich_help_panel=BULK)(export)
-app.add_typer(jobs_app, name="jobs", rich_help_panel=BULK)
-app.add_typer(facts_app, name="facts", rich_help_panel=CHANGE)
-app.add_typer(rules_app, name="rules", rich_help_panel=CHANGE)
-app.add_typer(transactions_app, name="transactions", rich_help_panel=CHANGE)
-app.command(rich_help_panel=READ)(query)
-app.command(rich_help_panel=READ)(relations)
-app.command(rich_help_panel=READ)(epochs)
-app.command("run", rich_help_panel=ALONE)(run_program)
-app.command(rich_help_panel=ALONE)(plan)
-app.command(rich_help_panel=ALONE)(owl)
-app.command("version", rich_help_panel=READ)(show_version)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -95,7 +195,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main() -> None:
-    sys.exit(run(sys.argv[1:]))
+    status = run(sys.argv[1:])
+    # At its end Python searches for garbage in all that was imported, which is a quarter of the time of a short run.
+    gc.freeze()
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from engine.server.signals import heard_at_once
 from service.cli.choices import MaxHeight, read_option
 from service.cli.edit import read_text
 from service.cli.output import err, fail
+from service.cli.starting import uncollected
 
 _INTERRUPTED = 130
 _INTERRUPT_SECONDS = 0.5
@@ -85,6 +86,8 @@ def run(
     def overdue() -> None:
         # The main thread is in a kernel, or reads or writes; what it works at is wanted no more.
         interrupted()
+        # Whatever shows progress has hidden it.
+        err.show_cursor()
         os._exit(_INTERRUPTED)
 
     # Not by a KeyboardInterrupt, which compiled code may take for an error of its own.
@@ -105,14 +108,18 @@ def _run(
     budget: Budget,
     patience: Patience,
 ) -> None:
-    # Imported here, so that the other commands start without the engine.
-    from engine.files.batch import Batch
-
     try:
-        batch = Batch.of(text)
-        if batch.inputs and not fact_dir.is_dir():
-            fail(f"the folder of facts {fact_dir} does not exist")
-            raise typer.Exit(1)
+        with uncollected():
+            # Imported here, so that the other commands start without the engine.
+            from engine.files.batch import Batch
+            from engine.resident.warm import compile_missing
+
+            batch = Batch.of(text)
+            if batch.inputs and not fact_dir.is_dir():
+                fail(f"the folder of facts {fact_dir} does not exist")
+                raise typer.Exit(1)
+            patience.stage("loading kernels")
+            compile_missing()
         with patience:
             batch.run(
                 fact_dir,

@@ -38,7 +38,7 @@ from service.cli.choices import (
     SwitchChoice,
     engine_options,
 )
-from service.cli.output import fail, note, out
+from service.cli.output import err, fail, note, out
 from service.cli.supervisor import Part, PartFailed, Supervisor
 
 DEFAULT_PORT = 8321
@@ -46,6 +46,9 @@ DEFAULT_PORT = 8321
 LOG_BYTES = 10 * 1024 * 1024
 # An engine that takes longer to get ready than this is rebuilding a database: say so.
 PATIENCE_SECONDS = 3.0
+# How the lines begin by which the engine logs how far it has come with them.
+COMPILING = "compiling kernels"
+LOADING = "the engine loads its kernels, and rebuilds a large database"
 
 Told = Callable[[str], bool]
 
@@ -223,7 +226,8 @@ def run(settings: Settings, told: Told | None = None) -> None:
         supervisor = Supervisor(_parts(settings, redis_url, listener, url), settings.log, _say)
         supervisor.install_signals()
         try:
-            supervisor.start(_readiness(url, settings))
+            with _readiness(url, settings) as ready:
+                supervisor.start(ready)
             if not supervisor.stopping:
                 _announce(settings, url, try_out=told is None)
                 _watch(supervisor, url, told)
@@ -305,24 +309,45 @@ def bulk_environment(
     return {name: str(path.absolute()) for name, path in given.items() if path is not None}
 
 
-def _readiness(url: str, settings: Settings) -> Callable[[], bool]:
-    """Whether storage and engine are there; tells the user once if that takes long."""
+@contextmanager
+def _readiness(url: str, settings: Settings) -> Iterator[Callable[[], bool]]:
+    """Asks whether storage and engine are there. What the engine does is shown if that takes long."""
     started = time.monotonic()
-    noted = False
+    logged = settings.log.stat().st_size if settings.log.exists() else 0
+    status = err.status("")
+    shown = ""
 
     def ready() -> bool:
-        nonlocal noted
+        nonlocal shown
         if not settings.engine or _answers(f"{url}/readyz"):
             return True
-        if not noted and time.monotonic() - started > PATIENCE_SECONDS:
-            noted = True
-            note(
-                "[dim]the engine is getting ready (it loads its kernels, and rebuilds a large database) ...[/]"
-            )
+        if time.monotonic() - started > PATIENCE_SECONDS:
+            doing = _last_line(settings.log, logged, COMPILING) or LOADING
+            text = f"[dim]{escape(doing)} ...[/]"
+            if err.is_terminal:
+                status.update(text)
+                status.start()
+            elif shown != (now := doing.partition(",")[0]):
+                note(text)
+                shown = now
         time.sleep(0.2)
         return False
 
-    return ready
+    try:
+        yield ready
+    finally:
+        status.stop()
+
+
+def _last_line(log: Path, start: int, text: str) -> str:
+    """The end of the log's last line that has the text in it, from there on; empty where there is none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(start)
+            found = file.read().decode(errors="replace").rpartition(text)
+    except FileNotFoundError:
+        return ""
+    return text + found[2].partition("\n")[0] if found[1] else ""
 
 
 def _answers(url: str) -> bool:

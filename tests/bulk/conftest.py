@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from engine import Reasoner
 from engine.bulk.batches import BatchStore
 from engine.bulk.importing import Imported, Importer
 from engine.bulk.request import ImportRequest
@@ -18,6 +17,7 @@ from engine.data.transaction import Transaction
 from engine.errors import ZedlogError
 from engine.spark.session.session import SparkSource
 from tests.spark.conftest import java, source  # noqa: F401
+from zedlog import Reasoner
 
 Bring = Callable[..., Imported]
 

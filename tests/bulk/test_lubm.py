@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from engine import Reasoner
 from engine.language.parser import parse_program
 from engine.spark.session.session import SparkSource
 from tests.bulk.conftest import Import
 from tests.full import full
+from zedlog import Reasoner
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine import Reasoner
 from engine.bulk.exporting import Exported, arrow_of, check_target, write
 from engine.bulk.faults import explained, is_sparks
 from engine.bulk.request import ExportRequest
@@ -26,6 +25,7 @@ from engine.errors import (
 )
 from engine.language.schema import Column, ColumnType
 from tests.bulk.conftest import Import
+from zedlog import Reasoner
 
 COLUMNS = [
     Column("x", ColumnType.SYMBOL),

@@ -14,9 +14,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from rich.console import Console
 
+from service.cli import output, serve
 from tests.cli.test_supervisor import alive
 from tests.full import full
+from tests.live import free_port
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -225,3 +228,30 @@ def test_the_demo_stays_until_it_is_told_to_go(start: Callable[..., Zedlog]) -> 
     answer = httpx.post(f"{url}/v1/query", content=goal[1], headers=headers).raise_for_status().json()
     assert len(answer["tuples"]) > 0
     assert demo.end(signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_long_start_says_what_the_engine_does(
+    terminal: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing answers at the URL; the log says how far the engine has come."""
+    shown = Console(stderr=True, force_terminal=terminal, highlight=False, soft_wrap=True)
+    monkeypatch.setattr(serve, "err", shown)
+    monkeypatch.setattr(output, "err", shown)
+    monkeypatch.setattr(serve, "PATIENCE_SECONDS", -1.0)
+    settings = serve.Settings(tmp_path)
+    line = "2026-01-01 INFO compiling kernels (once after an install), {} of 24\n"
+    settings.log.write_text(line.format(9))
+    with serve._readiness(f"http://127.0.0.1:{free_port()}", settings) as ready:
+        assert not ready()
+        with settings.log.open("a") as log:
+            log.write(f"more\n{line.format(1)}{line.format(2)}INFO: Started server process\n")
+        assert not ready()
+        assert not ready()
+    told = capsys.readouterr().err
+    # What stood in the log before this start tells nothing of this one.
+    assert "9 of 24" not in told
+    assert "the engine loads its kernels, and rebuilds a large database ..." in told
+    assert "compiling kernels (once after an install), 2 of 24 ..." in told
+    if not terminal:
+        assert told.count("\n") == 2

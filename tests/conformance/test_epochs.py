@@ -7,9 +7,9 @@ import tracemalloc
 
 import pytest
 
-from engine import Reasoner
 from tests.conformance.programs import CLOSURE, NON_LINEAR, weighted
 from tests.oracle.subject import assert_same_state, restarted
+from zedlog import Reasoner
 
 STEPS: list[list[tuple[tuple[int, int], int]]] = [
     [((1, 2), 1)],

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine import Reasoner
 from tests.conformance.programs import (
     BASE,
     CLOSURE,
@@ -18,6 +17,7 @@ from tests.conformance.programs import (
     read_graph,
     weighted,
 )
+from zedlog import Reasoner
 
 
 def closed(edges: Rows, recursive: str) -> Reasoner:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import Reasoner
 from tests.conformance.programs import RDFS, Rows, distinct, read_lubm
+from zedlog import Reasoner
 
 RULES = [(rule, 1) for rule in RDFS]
 BATCH = 10_000

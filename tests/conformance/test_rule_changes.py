@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine import Reasoner
 from engine.errors import NegativeWeightError
 from tests.conformance.programs import BASE, CLOSURE, LEFT_LINEAR, weighted
 from tests.oracle.subject import assert_same_state
+from zedlog import Reasoner
 
 FROM_ONE = "tc1(1, x) :- tc(1, x)."
 

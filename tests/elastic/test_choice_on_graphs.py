@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import Reasoner
 from engine.database.epoch import EpochResult
 from engine.maintenance.policy import Policy
+from zedlog import Reasoner
 
 LINEAR = [("tc(x, y) :- arc(x, y).", 1), ("tc(x, z) :- tc(x, y), arc(y, z).", 1)]
 BOTH_WAYS = [("arc(y, x) :- arc(x, y).", 1)]

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from engine import Reasoner
 from engine.database.epoch import EpochResult
 from engine.errors import BudgetExceededError, EvaluationError, NegativeWeightError, ZedlogError
 from engine.maintenance.change import RelationChange
@@ -24,6 +23,7 @@ from tests.oracle.programs import History, histories
 from tests.oracle.stratified_programs import DialectHistory, dialect_histories
 from tests.oracle.subject import assert_same_state, changes_of, everything
 from tests.oracle.test_master_property import expected_after, overdrawn, share
+from zedlog import Reasoner
 
 NEVER = math.inf
 # The whole default run is to stay short; what runs before a merge looks longer.

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from engine import Reasoner
 from engine.errors import (
     BudgetExceededError,
     StratificationError,
@@ -17,6 +16,7 @@ from engine.errors import (
 from engine.maintenance.placement import Budget
 from tests.language_semantics.test_negation import facts
 from tests.oracle.subject import assert_same_state, changes_of, everything
+from zedlog import Reasoner
 
 
 def reasoner_with(rules: list[str], **given: Any) -> Reasoner:

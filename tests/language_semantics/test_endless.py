@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import Reasoner
 from engine.errors import BudgetExceededError, FixpointNotReachedError, InvalidRequestError
 from engine.language.parser import parse_program
 from engine.maintenance.placement import MAX_HEIGHT, Budget
@@ -14,6 +13,7 @@ from tests.language_semantics.test_aggregates import reasoner_with
 from tests.language_semantics.test_negation import facts
 from tests.oracle.stratified import DivergesError, stratified_model
 from tests.oracle.subject import assert_same_state, everything
+from zedlog import Reasoner
 
 SWINGING = ["m(min(u)) :- q(u).", "p(1) :- m(3).", "q(2) :- p(_).", "q(u) :- base(u)."]
 """Without a model: 3 is the least q as long as it is not, and then 2 is."""

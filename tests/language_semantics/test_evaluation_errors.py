@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from engine import Reasoner
 from engine.data.transaction import Transaction
 from engine.errors import EvaluationError
 from tests.language_semantics.test_negation import facts
 from tests.oracle.subject import changes_of, everything
+from zedlog import Reasoner
 
 LARGEST = 2**63 - 1
 

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from engine import Reasoner
 from engine.errors import (
     DeclarationError,
     FixpointNotReachedError,
@@ -21,6 +20,7 @@ from tests.full import full
 from tests.language_semantics.test_aggregates import pairs, reasoner_with
 from tests.language_semantics.test_negation import facts
 from tests.oracle.subject import assert_same_state, changes_of, everything, restarted
+from zedlog import Reasoner
 
 PROGRAMS = Path(__file__).parent.parent.parent / "programs"
 CHAIN = ["n(y, count(x)) :- n(x, _), e(x, y).", "n(x, count(x)) :- start(x)."]

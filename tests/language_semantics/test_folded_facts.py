@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine import Reasoner
 from engine.errors import NegativeWeightError, UnsupportedFeatureError
 from tests.language_semantics.test_negation import facts
 from tests.oracle.subject import assert_same_state, changes_of, everything, restarted
+from zedlog import Reasoner
 
 STEP = "sp(y, min(d + c)) :- sp(x, d), arc(x, y, c)."
 ARCS = [("a", "b", 3), ("b", "c", 1), ("a", "c", 9), ("c", "a", 1)]

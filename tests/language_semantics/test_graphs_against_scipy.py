@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from engine import Reasoner
+from zedlog import Reasoner
 
 csgraph = pytest.importorskip("scipy.sparse.csgraph", reason="scipy is not installed")
 sparse = pytest.importorskip("scipy.sparse", reason="scipy is not installed")

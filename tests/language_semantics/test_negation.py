@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine import Reasoner
 from engine.errors import StratificationError, UnsafeRuleError
 from tests.oracle.subject import assert_same_state, changes_of, everything
+from zedlog import Reasoner
 
 ALIVE = "alive(x) :- person(x), !dead(x)."
 PEOPLE = {"person": [(("ann",), 1), (("bob",), 1)]}

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from engine import Reasoner
 from engine.errors import TypeMismatchError, UnsafeRuleError, UnsupportedFeatureError
 from tests.language_semantics.test_aggregates import reasoner_with
 from tests.language_semantics.test_negation import facts
 from tests.oracle.subject import assert_same_state, changes_of
+from zedlog import Reasoner
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import Reasoner
 from engine.errors import EvaluationError
 from tests.oracle.subject import everything
+from zedlog import Reasoner
 
 Env = dict[str, int | None]
 Truth = bool | None

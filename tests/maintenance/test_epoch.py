@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine import Reasoner
 from engine.circuit.circuit import Stratum
 from engine.maintenance.epoch import Epoch
+from zedlog import Reasoner
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine import Reasoner
 from engine.ontology.program import compile_ontology
 from engine.ontology.triples import Triple, read_triples
 from tests.ontology.graphs import assertions, closure, reasonable_closure
+from zedlog import Reasoner
 
 UNIV_BENCH = "http://www.lehigh.edu/~zhp2/2004/0401/univ-bench.owl#"
 OTHER_COPY = "http://swat.cse.lehigh.edu/"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine import Reasoner
 from engine.database.epoch import EpochResult
 from engine.errors import UnknownRelationError
 from tests.oracle.height_model import HeightModel
 from tests.oracle.programs import Epoch, History, totals
 from tests.oracle.rules import Model, Row, rule_text
+from zedlog import Reasoner
 
 Changes = dict[str, dict[Row, int]]
 

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import event, given, note
 from hypothesis import strategies as st
 
-from engine import Reasoner
 from engine.circuit.compile import compile_circuit
 from engine.errors import (
     BudgetExceededError,
@@ -41,6 +40,7 @@ from tests.oracle.subject import (
 )
 from tests.oracle.terms import NoValueError
 from tests.oracle.test_master_property_dialect import share
+from zedlog import Reasoner
 
 HEIGHTS = 60
 REFUSALS: dict[type[Exception], tuple[type[ZedlogError], ...]] = {

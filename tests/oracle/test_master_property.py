@@ -17,7 +17,6 @@ import pytest
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
-from engine import Reasoner
 from engine.data.transaction import Transaction
 from engine.errors import BudgetExceededError, NegativeWeightError, ZedlogError
 from engine.maintenance.placement import Budget
@@ -39,6 +38,7 @@ from tests.oracle.subject import (
     model_of,
     restarted,
 )
+from zedlog import Reasoner
 
 
 def share(fraction: float) -> settings:

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, event, given, note, settings
 from hypothesis import strategies as st
 
-from engine import Reasoner
 from engine.data.transaction import Transaction
 from engine.database.epoch import EpochResult
 from engine.errors import BudgetExceededError, EvaluationError, StratificationError, ZedlogError
@@ -38,6 +37,7 @@ from tests.oracle.stratified_programs import (
 )
 from tests.oracle.subject import assert_same_state, changes_of, difference, everything, model_of, restarted
 from tests.oracle.terms import NoValueError
+from zedlog import Reasoner
 
 Expected = Model | UnstratifiedError | NoValueError | DivergesError
 REFUSALS: dict[type[Exception], tuple[type[ZedlogError], ...]] = {

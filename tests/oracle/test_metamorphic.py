@@ -14,7 +14,6 @@ from random import Random
 from hypothesis import HealthCheck, assume, event, given, note, settings
 from hypothesis import strategies as st
 
-from engine import Reasoner
 from engine.errors import BudgetExceededError, EvaluationError
 from engine.language.canonical import canonical_text, format_rule
 from engine.maintenance.placement import Budget
@@ -29,6 +28,7 @@ from tests.oracle.stratified_programs import (
 )
 from tests.oracle.subject import model_of
 from tests.oracle.variants import SPLIT, VARIANTS
+from zedlog import Reasoner
 
 PROGRAMS = st.lists(dialect_rules(stratified=True), min_size=3, max_size=7).map(distinct)
 FACTS = st.lists(dialect_facts(), min_size=8, max_size=22, unique=True)

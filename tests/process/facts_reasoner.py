@@ -1,4 +1,4 @@
-"""A reasoner for process tests: facts with weights, exactly; no rules. Same interface as `engine.Reasoner`.
+"""A reasoner for process tests: facts with weights, exactly; no rules. Same interface as `zedlog.Reasoner`.
 
 All columns are symbols or numbers, by the first use. It decodes what it records from its own symbol list, so
 a wrong recovery shows.

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from engine import Reasoner
 from engine.errors import Span
 from engine.language.parser import parse_program
 from tests.oracle.rules import Row
 from tests.programs.case import Case, case_paths, lines_of, read_case
+from zedlog import Reasoner
 
 CASES = case_paths()
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine import Reasoner
 from engine.errors import BudgetExceededError
 from engine.language.canonical import rule_id
 from engine.language.parser import parse_rules
 from engine.maintenance.placement import Budget
 from engine.resident import relation as arrays
 from engine.resident.placement import ResidentPlacement
+from zedlog import Reasoner
 
 CLOSURE = [("tc(x, y) :- edge(x, y).", 1), ("tc(x, z) :- tc(x, y), edge(y, z).", 1)]
 

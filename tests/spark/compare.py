@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine import Reasoner
 from engine.data.values import decode
 from engine.database.epoch import EpochResult
+from zedlog import Reasoner
 
 Rows = dict[str, dict[tuple[Any, ...], tuple[int, bool, int, bool, bool]]]
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from engine import Reasoner
 from engine.errors import SparkUnavailableError
 from engine.spark.session.java import java_home
 from engine.spark.session.session import SparkOptions, SparkSource
+from zedlog import Reasoner
 
 MASTER = os.environ.get("ZEDLOG_TEST_SPARK_MASTER", "local[2]")
 LOCAL_ROWS = {"small": 20_000, "mixed": 3, "large": 0}

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from engine import Reasoner
 from engine.spark.supports import Subject
 from engine.spark.work.driver import LocalWork
 from engine.spark.work.frames import FrameWork
@@ -15,6 +14,7 @@ from engine.spark.work.pivoted import Pivoted
 from engine.spark.work.semi_naive import SemiNaive
 from tests.spark.compare import assert_same_epoch, assert_same_state
 from tests.spark.conftest import patient
+from zedlog import Reasoner
 
 Make = Callable[..., Reasoner]
 EDGES = {"e": [((i, i + 1), 1) for i in range(4)]}

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from engine import Reasoner
 from engine.errors import EvaluationError, FixpointNotReachedError
 from engine.maintenance.policy import Policy
 from tests.oracle.subject import everything
 from tests.spark.compare import apply_both, assert_same_state
+from zedlog import Reasoner
 
 Make = Callable[..., Reasoner]
 Change = dict[str, Any]

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from engine import Reasoner
 from engine.errors import (
     SparkStateLostError,
     SparkUnavailableError,
@@ -32,6 +31,7 @@ from tests.spark.conftest import classic, options, reasoners
 from tests.spark.standalone import Standalone
 from tests.spark.test_differential import few, run_both
 from tests.waiting import until
+from zedlog import Reasoner
 
 pytestmark = [classic, pytest.mark.slow, pytest.mark.timeout(900)]
 

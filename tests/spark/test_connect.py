@@ -16,7 +16,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from engine import Reasoner
 from engine.errors import CheckpointUnavailableError, InvalidRequestError, SparkUnavailableError
 from engine.spark.frames import from_driver
 from engine.spark.session import session as session_module
@@ -27,6 +26,7 @@ from tests.spark.compare import assert_same_epoch, assert_same_state
 from tests.spark.conftest import MASTER, classic, patient
 from tests.spark.standalone import ConnectServer
 from tests.spark.test_semi_naive import RULES, Make
+from zedlog import Reasoner
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PARTS = [f"tests/spark/test_{name}.py" for name in ("connect", "differential", "pivot", "epochs")]

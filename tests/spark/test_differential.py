@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from engine import Reasoner
 from tests.full import FULL
 from tests.oracle.height_model import height_model
 from tests.oracle.naive import TooLargeError
 from tests.oracle.programs import History, histories, totals
 from tests.spark.compare import apply_both, assert_same_epoch, assert_same_state
+from zedlog import Reasoner
 
 Make = Callable[..., Reasoner]
 # The first example is always the smallest program there is.

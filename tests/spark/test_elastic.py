@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from engine import Reasoner
 from engine.data.transaction import Transaction
 from engine.errors import BudgetExceededError, NegativeWeightError, SparkUnavailableError
 from engine.maintenance.placement import Budget
@@ -23,6 +22,7 @@ from tests.oracle.subject import changes_of
 from tests.oracle.test_master_property import expected_after
 from tests.spark.compare import assert_same_state
 from tests.spark.conftest import patient
+from zedlog import Reasoner
 
 pytestmark = patient
 

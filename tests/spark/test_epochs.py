@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from engine import Reasoner
 from engine.errors import (
     BudgetExceededError,
     NegativeWeightError,
@@ -25,6 +24,7 @@ from engine.spark.version import MANY
 from tests.full import FULL
 from tests.spark.compare import assert_same_state
 from tests.spark.conftest import classic
+from zedlog import Reasoner
 
 Make = Callable[..., Reasoner]
 CLOSURE = [("tc(x, y) :- e(x, y).", 1), ("tc(x, z) :- tc(x, y), e(y, z).", 1)]

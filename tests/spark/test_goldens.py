@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from engine import Reasoner
 from tests.full import FULL
 from tests.library.case import LibraryCase, cases
 from tests.programs.case import case_paths, read_case
 from tests.programs.test_goldens import check_golden, excerpt
 from tests.spark.compare import apply_both, assert_same_state
 from tests.spark.conftest import patient
+from zedlog import Reasoner
 
 Make = Callable[..., Reasoner]
 MANNERS = [("small", 2), ("mixed", 5), ("large", 1)]

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 
-from engine import Reasoner
 from engine.errors import EvaluationError, FixpointNotReachedError, ZedlogError
 from engine.maintenance.placement import Budget
 from engine.spark.session.session import SparkSource
@@ -22,6 +21,7 @@ from tests.oracle.subject import everything, model_of
 from tests.oracle.test_master_property_dialect import REFUSALS, expected_of
 from tests.spark.compare import apply_both, assert_same_state
 from tests.spark.conftest import patient
+from zedlog import Reasoner
 
 Make = Callable[..., Reasoner]
 Change = dict[str, Any]

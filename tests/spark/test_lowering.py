@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from engine import Reasoner
 from engine.circuit.normal import normalise
 from engine.circuit.plan import compile_rule
 from engine.language.inference import infer_schemas
@@ -16,6 +15,7 @@ from engine.language.parser import parse_rules
 from engine.spark.plans import branches, lowering
 from tests.spark.compare import assert_same_epoch, assert_same_state
 from tests.spark.conftest import classic, patient
+from zedlog import Reasoner
 
 Make = Callable[..., Reasoner]
 LEAST = -(2**63)

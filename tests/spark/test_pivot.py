@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine import Reasoner
 from engine.circuit.compile import compile_circuit
 from engine.circuit.pivot import pivot_of
 from engine.data.arrow import to_arrow
@@ -26,6 +25,7 @@ from engine.spark.work import choice, fixpoint
 from engine.spark.work.fixpoint import Fixpoint, to_stream
 from tests.full import FULL
 from tests.spark.compare import assert_same_epoch, assert_same_state
+from zedlog import Reasoner
 
 Make = Callable[..., Reasoner]
 NUMBER = ColumnType.NUMBER

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from engine import Reasoner
 from engine.data.arrow import HEIGHT
 from engine.errors import WeightOverflowError
 from engine.spark.frames import DERIVATIONS, WEIGHT, from_driver
@@ -17,6 +16,7 @@ from engine.spark.plans.projections import summed_rows
 from engine.spark.session.session import SparkSource
 from tests.spark.compare import apply_both, assert_same_state
 from tests.spark.conftest import patient
+from zedlog import Reasoner
 
 Make = Callable[..., Reasoner]
 # Selections, constants, repeated and swapped columns, one head derived in several ways; along a chain of strata and

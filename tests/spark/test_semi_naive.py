@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import Reasoner
 from engine.spark.work.frames import PARTS
 from engine.spark.work.semi_naive import SemiNaive, tail
 from tests.spark.compare import assert_same_epoch, assert_same_state
 from tests.spark.conftest import patient
+from zedlog import Reasoner
 
 Make = Callable[..., Reasoner]
 CHAIN = 2 * PARTS + 4

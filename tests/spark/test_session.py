@@ -13,7 +13,6 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from engine import Reasoner
 from engine.errors import (
     CheckpointUnavailableError,
     InvalidRequestError,
@@ -27,6 +26,7 @@ from engine.spark.session.session import SparkOptions, SparkSource, within
 from engine.spark.session.watch import Ended, watching
 from engine.spark.tables import Tables
 from tests.spark.conftest import classic
+from zedlog import Reasoner
 
 OLD = "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2"
 
@@ -79,7 +79,7 @@ def test_options_are_checked() -> None:
 
 
 def test_a_resident_reasoner_does_not_load_spark() -> None:
-    code = "import sys; from engine import Reasoner; Reasoner(); print('pyspark' in sys.modules)"
+    code = "import sys; from zedlog import Reasoner; Reasoner(); print('pyspark' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from engine import Reasoner
 from tests.spark.compare import apply_both, assert_same_state
 from tests.types.histories import History
 from tests.types.test_changing_types import AGES, NUMERIC, OLDER, OUTGOING, TEXTUAL, refusal
+from zedlog import Reasoner
 
 Make = Callable[..., Reasoner]
 

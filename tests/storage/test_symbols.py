@@ -7,7 +7,6 @@ import asyncio
 import pytest
 import redis
 
-from engine import Reasoner
 from engine.data.transaction import Transaction
 from engine.database import writer
 from engine.server.recovery import read_state
@@ -15,6 +14,7 @@ from engine.storage.client import DatabaseClient
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.publisher import Publisher, Retention
 from tests.storage.writing import new_publisher
+from zedlog import Reasoner
 
 
 def test_the_snapshot_forgets_too_and_older_epochs_do_not(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine import Reasoner
 from engine import errors as e
 from engine.maintenance.placement import Budget
 from tests.types.histories import History
+from zedlog import Reasoner
 
 AGES = {"raw": [(("ann", "9"), 1), (("bob", "10"), 1), (("cid", "7"), 1)]}
 TEXTUAL = "age(p, a) :- raw(p, a)."

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from engine import Reasoner
 from engine.data.transaction import Transaction
 from engine.errors import ZedlogError
 from tests.types.histories import History, as_transaction
 from tests.types.test_changing_types import refusal
+from zedlog import Reasoner
 
 
 def codes(outcomes: Sequence[object]) -> list[str]:

@@ -1,0 +1,193 @@
+"""Kernels: functions that numba compiles for one signature each, loaded when they are first called.
+
+The first call takes the compiled code from numba's cache and puts it in the place of the function in its module: later
+calls through the module cost nothing more, and a process loads only what it uses. Where the cache lacks a kernel, as
+after an install, all are compiled at once, which takes half a minute and is told (`telling`). Where there is no folder
+to keep them in, each process compiles what it uses.
+
+numba notices when a kernel's own file changes, but not when one of the files that it inlines does; a digest over all
+of them, kept beside the compiled code, decides that here.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import event as events
+
+logger = logging.getLogger("zedlog.kernels")
+
+STAMP = "zedlog-kernels.sha256"
+_SOURCES = ("layout", "hashing", "table", "index", "join")
+
+
+@dataclass(frozen=True, slots=True)
+class Compiling:
+    """How far a compilation has come. kept: later processes find the kernels in a folder."""
+
+    done: int
+    total: int
+    kept: bool
+
+    @property
+    def reason(self) -> str:
+        if self.kept:
+            return "compiling kernels (once after an install)"
+        return (
+            "compiling kernels (at every start, because numba can write to no folder in which to keep them; "
+            "name one in NUMBA_CACHE_DIR)"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.reason}, {self.done} of {self.total}"
+
+
+Told = Callable[[Compiling], None]
+
+
+class _Kernel:
+    """A function and its signature; `compiled` is what to call, once it is loaded."""
+
+    def __init__(self, function: Callable[..., Any], signature: Any) -> None:
+        self._function = function
+        self._signature = signature
+        self.compiled: Callable[..., Any] | None = None
+
+    def load(self) -> None:
+        try:
+            self.compiled = self.jit(self._signature, cache=True)
+        except (RuntimeError, OSError):
+            # No folder can be written, or no more into this one. Any other fault comes again here.
+            self.compiled = self.jit(self._signature)
+        setattr(sys.modules[self._function.__module__], self._function.__name__, self.compiled)
+
+    def jit(self, *signature: Any, **options: Any) -> Any:
+        return numba.njit(*signature, nogil=True, **options)(self._function)
+
+
+_kernels: list[_Kernel] = []
+_lock = threading.RLock()
+_told: list[Told] = []
+
+
+def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declares a function to be a kernel of this signature. Kernels are called without keywords."""
+
+    def declared(function: Callable[..., Any]) -> Callable[..., Any]:
+        found = _Kernel(function, signature)
+        _kernels.append(found)
+
+        @functools.wraps(function)
+        def call(*arguments: Any) -> Any:
+            """Stands in the module until the kernel is loaded."""
+            if found.compiled is None:
+                _load(found)
+            assert found.compiled is not None
+            return found.compiled(*arguments)
+
+        return call
+
+    return declared
+
+
+@contextmanager
+def telling(told: Told) -> Iterator[None]:
+    """While this lasts, `told` is called when a compilation begins and after each kernel. Else the logger
+    `zedlog.kernels` says that one begins."""
+    _told.append(told)
+    try:
+        yield
+    finally:
+        _told.remove(told)
+
+
+def load_first() -> bool:
+    """Load one kernel, and with it compile all where the cache lacks them; returns whether it did."""
+    return _load(_kernels[0])
+
+
+def load_all() -> bool:
+    """Load every kernel; returns whether any had to be compiled."""
+    compiled = False
+    for each in _kernels:
+        compiled |= _load(each)
+    return compiled
+
+
+def _load(wanted: _Kernel) -> bool:
+    """Load a kernel; where it has to be compiled and can be kept, all others too. Returns whether it was compiled."""
+    with _lock:
+        if wanted.compiled is not None:
+            return False
+        kept = _folder() is not None
+        compilation = _Compilation(kept)
+        with events.install_listener("numba:compile", compilation):
+            wanted.load()
+            if not compilation.begun:
+                return False
+            compilation.tell()
+            for other in _kernels if kept else ():
+                if other.compiled is None:
+                    other.load()
+                    compilation.tell()
+        return True
+
+
+class _Compilation(events.Listener):
+    """Hears numba begin to compile, which it does not do with what it finds in its cache."""
+
+    def __init__(self, kept: bool) -> None:
+        self.begun = False
+        self._kept = kept
+
+    def on_start(self, event: Any) -> None:
+        if not self.begun:
+            self.begun = True
+            self.tell()
+
+    def on_end(self, event: Any) -> None:
+        """Nothing: the functions that a kernel inlines are compiled too, and told of with it."""
+
+    def tell(self) -> None:
+        now = Compiling(sum(each.compiled is not None for each in _kernels), len(_kernels), self._kept)
+        for told in _told:
+            told(now)
+        if not _told:
+            _log_once(now.reason)
+
+
+@functools.cache
+def _log_once(text: str) -> None:
+    logger.info("%s", text)
+
+
+@functools.cache
+def _folder() -> Path | None:
+    """Where numba keeps the kernels, now without those that were compiled from other sources than these. None where it
+    can write to no folder, or does not compile at all (NUMBA_DISABLE_JIT)."""
+    try:
+        dispatcher = _kernels[0].jit(cache=True)
+    except RuntimeError:
+        return None
+    if not hasattr(dispatcher, "stats"):
+        return None
+    folder = Path(dispatcher.stats.cache_path)
+    package = Path(__file__).parent
+    sources = b"".join((package / f"{name}.py").read_bytes() for name in _SOURCES)
+    digest, stamp = hashlib.sha256(sources).hexdigest(), folder / STAMP
+    if not (stamp.exists() and stamp.read_text() == digest):
+        for path in folder.glob("*.nb[ci]"):
+            if path.name.partition(".")[0] in _SOURCES:
+                path.unlink(missing_ok=True)
+        stamp.write_text(digest)
+    return folder
