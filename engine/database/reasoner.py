@@ -31,6 +31,7 @@ from engine.data.transaction import (
     weighted_tuples,
 )
 from engine.data.values import Encoder, Tuple, Value, decode, encode_value, fitted, plain_value
+from engine.database.database import Database
 from engine.database.epoch import EpochResult, RuleInfo
 from engine.database.home import Placements
 from engine.database.program import Program
@@ -72,8 +73,8 @@ class Exported:
     epoch: int
 
 
-class Reasoner(Writer):
-    """See the module.
+class Reasoner:
+    """See the module. `database` is for looking only: what is in it changes through transactions.
 
     placement: `auto`, `resident` or `spark`. budget: what one epoch may take (`Budget`); by default, beside a limit of
     heights, half of the memory that the process may have (engine/maintenance/memory.py), beyond which it is refused,
@@ -101,16 +102,31 @@ class Reasoner(Writer):
             if max_height < 1:
                 raise InvalidRequestError(f"max_height is a whole number from 1 on, not {max_height!r}")
             budget = replace(budget, height=max_height)
-        super().__init__(places, budget, policy)
+        self.database = Database(places)
+        self._writer = Writer(self.database, budget, policy)
+
+    @property
+    def budget(self) -> Budget:
+        """What one epoch may take; it may be replaced between two epochs."""
+        return self._writer.budget
+
+    @budget.setter
+    def budget(self, budget: Budget) -> None:
+        self._writer.budget = budget
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last committed epoch; 0 before the first."""
+        return self.database.epoch
 
     @property
     def placement(self) -> str:
         """The placement that holds the state now: `resident` or `spark`."""
-        return self._placement.name
+        return self.database.placement.name
 
     def close(self) -> None:
         """Give back what is held outside of this process; the reasoner must not be used any more."""
-        self._placements.close()
+        self.database.places.close()
 
     def move_to(self, placement: str, spark: SparkOptions | SparkSource | None = None) -> None:
         """Go on in another placement, with the same state; supports and heights stay as they are. From here on
@@ -119,7 +135,7 @@ class Reasoner(Writer):
         Raises:
             ZedlogError: the other placement cannot take it; everything is as before.
         """
-        self._placements.move_to(placement, spark, self._budget, Encoder(self._symbols))
+        self.database.places.move_to(placement, spark, self.budget, Encoder(self.database.symbols))
 
     # ---- changing
 
@@ -145,7 +161,7 @@ class Reasoner(Writer):
             ZedlogError: the transaction is refused; nothing changed.
         """
         request = _request(facts, rules, declarations, mode, undeclare, False, strategy, placement)
-        return self._apply(request)
+        return self._writer.apply(request)
 
     def dry_run(
         self,
@@ -159,22 +175,38 @@ class Reasoner(Writer):
     ) -> EpochResult:
         """What `apply` would do; nothing stays."""
         request = _request(facts, rules, declarations, mode, undeclare, True, strategy, placement)
-        return self._apply(request)
+        return self._writer.apply(request)
+
+    def sharing(self, transactions: Sequence[Transaction]) -> int:
+        """How many of the first transactions can be one epoch, so that each has the fate that it would have alone."""
+        return self._writer.sharing(transactions)
+
+    def commit(self, transactions: Sequence[Transaction]) -> GroupResult:
+        """Apply several transactions as one epoch, in order; dry runs come after it.
+
+        Each is checked against the weights that the ones before it leave; a refused one changes nothing. When the
+        evaluation is refused, or not all can share an epoch, the transactions are tried one after the other, and those
+        that fail are left out. How they are to be evaluated must be the same for all.
+
+        Raises:
+            InvalidRequestError: they ask for different strategies or placements.
+        """
+        return self._writer.commit(transactions)
 
     # ---- reading
 
     def rules(self) -> list[RuleInfo]:
         """All rules of weight > 0."""
-        return list(self._program.rule_infos)
+        return list(self.database.program.rule_infos)
 
     def relations(self) -> dict[str, Schema]:
         """Every relation's schema."""
-        return dict(self._program.schemas)
+        return dict(self.database.program.schemas)
 
     def count(self, relation: str, domain: str = "all") -> int:
         """How many tuples the relation has in a domain: `all`, `asserted` or `derived`."""
         self._schema(relation)
-        return self._placement.count(self._program.key(relation), _domain(domain))
+        return self.database.placement.count(self.database.program.key(relation), _domain(domain))
 
     def facts(self, relation: str, /, domain: str = "all", **bound: Value) -> list[Tuple]:
         """The tuples whose columns have the values `bound`, in no particular order.
@@ -200,8 +232,10 @@ class Reasoner(Writer):
             if code is None:
                 return []
             codes_of[position] = code
-        codes, weights = self._placement.tuples(self._program.key(relation), codes_of, _domain(domain))
-        tuples = decode(codes, [column.type for column in schema.columns], self._symbols)
+        codes, weights = self.database.placement.tuples(
+            self.database.program.key(relation), codes_of, _domain(domain)
+        )
+        tuples = decode(codes, [column.type for column in schema.columns], self.database.symbols)
         return list(zip(tuples, weights.tolist(), strict=True))
 
     def query(self, text: str, budget: Budget | None = None) -> Answer:
@@ -214,27 +248,31 @@ class Reasoner(Writer):
         """
         return answer(
             text,
-            self._program.schemas,
+            self.database.program.schemas,
             self._read,
-            self._symbols,
-            budget or Budget(memory=self._budget.memory),
+            self.database.symbols,
+            budget or Budget(memory=self.budget.memory),
         )
 
     def _read(self, relation: str, bound: Mapping[int, int]) -> Codes:
         """The tuples of a relation that have the codes `bound`, by column."""
-        return self._placement.tuples(self._program.key(relation), bound, "all")[0]
+        return self.database.placement.tuples(self.database.program.key(relation), bound, "all")[0]
 
     def _find(self, schema: Schema, position: int, value: Value) -> int | None:
         """The code of a value that a column is compared with; None for a symbol that occurs nowhere."""
         column = schema.columns[position]
         value = plain_value(value, f"column {position + 1} ({column.name}) of {schema.relation}")
         value = fitted(value, schema, position)
-        return self._symbols.find(value) if isinstance(value, str) else encode_value(value, self._symbols)
+        return (
+            self.database.symbols.find(value)
+            if isinstance(value, str)
+            else encode_value(value, self.database.symbols)
+        )
 
     def _schema(self, relation: str) -> Schema:
-        schema = self._program.schemas.get(relation)
+        schema = self.database.program.schemas.get(relation)
         if schema is None:
-            near = difflib.get_close_matches(relation, self._program.schemas)
+            near = difflib.get_close_matches(relation, self.database.program.schemas)
             raise UnknownRelationError(
                 f"there is no relation {shown(relation)}.{did_you_mean(near)}", relation=relation, near=near
             )
@@ -242,24 +280,26 @@ class Reasoner(Writer):
 
     def memory(self) -> int:
         """Bytes that the placement's arrays hold."""
-        return self._placement.memory()
+        return self.database.placement.memory()
 
     # ---- the state as a whole
 
     def export(self) -> Exported:
         """What a new process needs to go on from here."""
         facts = {}
-        for relation in self._program.schemas:
-            codes, weights = self._placement.tuples(self._program.key(relation), {}, "asserted")
+        for relation in self.database.program.schemas:
+            codes, weights = self.database.placement.tuples(
+                self.database.program.key(relation), {}, "asserted"
+            )
             if len(codes):
                 facts[relation] = codes, weights
         return Exported(
-            self._symbols.all(),
+            self.database.symbols.all(),
             facts,
-            dict(self._program.schemas),
-            self._program.rule_infos,
-            self._program.declaration_text,
-            self._epoch,
+            dict(self.database.program.schemas),
+            self.database.program.rule_infos,
+            self.database.program.declaration_text,
+            self.database.epoch,
         )
 
     @classmethod
@@ -283,7 +323,7 @@ class Reasoner(Writer):
         budget says so, and Spark is there.
         """
         reasoner = cls(placement, budget, threads, spark, switch)
-        reasoner._symbols = SymbolTable(symbols)
+        reasoner.database.symbols = SymbolTable(symbols)
         held = {name: schemas[name] for name in facts}
         program = (
             Program(schemas=held, stored=held)
@@ -292,8 +332,7 @@ class Reasoner(Writer):
             .inferred_anew(schemas)
             .compiled(lambda _: False)
         )
-        reasoner._recover(program, facts)
-        reasoner._epoch = epoch
+        reasoner._writer.recover(program, facts, epoch)
         return reasoner
 
     def state(self) -> dict[str, Any]:
@@ -304,12 +343,14 @@ class Reasoner(Writer):
         """
         from engine.database.state import decoded_state
 
-        keyed = {self._program.key(name): schema for name, schema in self._program.schemas.items()}
-        return decoded_state(self._placement.state(), keyed, self._symbols)
+        keyed = {
+            self.database.program.key(name): schema for name, schema in self.database.program.schemas.items()
+        }
+        return decoded_state(self.database.placement.state(), keyed, self.database.symbols)
 
     def check_invariants(self) -> None:
         """Raise AssertionError where an internal structure contradicts another."""
-        self._placement.check_invariants()
+        self.database.placement.check_invariants()
 
 
 def _request(

@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from engine.data.codes import Codes
 from engine.data.facts import TypedFacts
-from engine.data.symbols import SymbolTable
 from engine.data.transaction import MAX_WEIGHT, Mode, PlacementName, RuleChange, Strategy, Transaction
 from engine.data.values import (
     Tuple,
@@ -30,6 +29,7 @@ from engine.data.values import (
     number_types,
     type_of,
 )
+from engine.database.database import Database
 from engine.database.program import Program
 from engine.errors import (
     ArityError,
@@ -41,7 +41,6 @@ from engine.errors import (
 )
 from engine.language.operators import check_relation_name
 from engine.language.schema import Column, ColumnType, Schema
-from engine.maintenance.placement import Placement
 from engine.resident.relation import Relation
 
 Types: TypeAlias = tuple[ColumnType, ...]
@@ -118,19 +117,16 @@ class Staging:
     """The epoch to be: `program` and `facts` grow with each `add`. Facts stand by the types of their tuples, for the
     types of a relation may change on the way.
 
-    heaviest: no fact has a larger weight before the epoch. While this and what is added are small, as they nearly
-    always are, no weight can leave its range, and what is only added needs no look at the weights that are there.
+    While the heaviest weight and what is added are small, as they nearly always are, no weight can leave its range, and
+    what is only added needs no look at the weights that are there.
     """
 
-    def __init__(
-        self, program: Program, placement: Placement, symbols: SymbolTable, heaviest: int = MAX_WEIGHT
-    ) -> None:
-        self.program = program
-        self._heaviest = heaviest
+    def __init__(self, before: Database) -> None:
+        self.program = self._before = before.program
+        self._heaviest = before.heaviest
         self.facts: dict[Typed, list[Delta]] = {}
-        self._before = program
-        self._placement = placement
-        self._symbols = symbols
+        self._placement = before.placement
+        self._symbols = before.symbols
         self._tallies: dict[Typed, Relation] = {}
 
     def add(self, request: Request) -> None:

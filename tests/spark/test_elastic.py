@@ -201,7 +201,7 @@ def test_a_group_does_not_ask_again_for_a_spark_that_is_gone(lost_at: int) -> No
     reasoner = Reasoner("resident", budget=Budget(tuples=150))
     reasoner.apply(facts={"e": square(2), "f": square(2, "f")}, rules=JOIN)
     before = reasoner.state()
-    placement, asked = reasoner._placement, 0
+    placement, asked = reasoner.database.placement, 0
     execute = placement.execute
 
     def failing(*arguments: Any) -> Any:
