@@ -209,12 +209,7 @@ def test_a_budget_refuses_names_what_grew_and_leaves_everything(budget: Budget, 
     loaded.apply(facts={"e": np.stack((np.arange(300), np.arange(1, 301)), axis=1)})
     held = loaded.export()
     reasoner = Reasoner.restore(
-        held.symbols,
-        held.facts,
-        held.schemas,
-        held.rules,
-        held.declarations,
-        held.epoch,
+        held,
         placement="resident",
         budget=budget,
     )
@@ -276,14 +271,7 @@ def test_a_group_whose_evaluation_is_refused_keeps_what_can_be_kept():
 def test_restore_goes_on_where_export_stopped(closure: Reasoner):
     closure.apply(rules=[("tc(u, v) :- e(u, v).", 1)], declarations=".decl d(x: number)")
     exported = closure.export()
-    again = Reasoner.restore(
-        exported.symbols,
-        exported.facts,
-        exported.schemas,
-        exported.rules,
-        exported.declarations,
-        exported.epoch,
-    )
+    again = Reasoner.restore(exported)
     assert again.state() == closure.state()
     assert again.rules() == closure.rules()
     assert again.relations() == closure.relations()
@@ -364,9 +352,7 @@ def test_an_emptied_relation_that_a_rule_reads_stays_known():
         ):
             assert reasoner.query(query.replace("{}", name)).tuples == []
     kept = reasoner.export()
-    restored = Reasoner.restore(
-        kept.symbols, kept.facts, kept.schemas, kept.rules, kept.declarations, kept.epoch
-    )
+    restored = Reasoner.restore(kept)
     assert restored.facts("p") == []
     # It takes another type then; and it is gone with the last rule.
     reasoner.apply(facts={"p": [((1,), 1)]})
@@ -511,9 +497,7 @@ def test_a_sum_or_a_weight_that_leaves_64_bits_names_the_tuples():
         assert reasoner.relations() == {}
     reasoner.apply(facts={"r": [(T, M)]})
     exported = reasoner.export()
-    again = Reasoner.restore(
-        exported.symbols, exported.facts, exported.schemas, exported.rules, exported.declarations, 1
-    )
+    again = Reasoner.restore(exported)
     for holding in (reasoner, again):
         with pytest.raises(e.WeightOverflowError) as refused:
             holding.apply(facts={"r": [(T, 1)]})

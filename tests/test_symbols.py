@@ -59,7 +59,7 @@ def test_symbols_that_come_and_go_are_given_back() -> None:
     assert len(first.changes["p"]) == 50
     assert (("new 7 3", 3), -1) in first.changes["p"]
     assert r.query('q(x, "named"), !other(x)').tuples == [("stays",)]
-    other = Reasoner.restore(**{name: getattr(r.export(), name) for name in r.export().__slots__})
+    other = Reasoner.restore(r.export())
     assert other.state() == r.state()
     r.check_invariants()
 

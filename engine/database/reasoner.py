@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.data.codes import Codes
-from engine.data.symbols import SymbolTable
 from engine.data.transaction import (
     Mode,
     PlacementName,
-    RuleChange,
     Strategy,
     Transaction,
     weighted_rules,
@@ -34,8 +32,8 @@ from engine.data.values import Encoder, Tuple, Value, decode, encode_value, fitt
 from engine.database.database import Database
 from engine.database.epoch import EpochResult, RuleInfo
 from engine.database.home import Placements
-from engine.database.program import Program
 from engine.database.query import Answer, answer
+from engine.database.saved import SavedState
 from engine.database.staging import FactInput, Request, check_array
 from engine.database.writer import GroupResult, Writer
 from engine.errors import (
@@ -56,21 +54,9 @@ if TYPE_CHECKING:
 Facts: TypeAlias = Mapping[str, "Iterable[tuple[Sequence[Value], int]] | npt.NDArray[np.int64]"]
 Rules: TypeAlias = Iterable[tuple[str, int]]
 
-__all__ = ["DOMAINS", "Exported", "Facts", "GroupResult", "Reasoner", "Rules"]
+__all__ = ["DOMAINS", "Facts", "GroupResult", "Reasoner", "Rules"]
 
 DOMAINS = ("all", "asserted", "derived")
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """All that `Reasoner.restore` needs; derived relations are computed again."""
-
-    symbols: tuple[str | None, ...]
-    facts: dict[str, tuple[Codes, Codes]]
-    schemas: dict[str, Schema]
-    rules: tuple[RuleInfo, ...]
-    declarations: str
-    epoch: int
 
 
 class Reasoner:
@@ -284,55 +270,40 @@ class Reasoner:
 
     # ---- the state as a whole
 
-    def export(self) -> Exported:
+    def export(self) -> SavedState:
         """What a new process needs to go on from here."""
+        database, program = self.database, self.database.program
         facts = {}
-        for relation in self.database.program.schemas:
-            codes, weights = self.database.placement.tuples(
-                self.database.program.key(relation), {}, "asserted"
-            )
+        for relation in program.schemas:
+            codes, weights = database.placement.tuples(program.key(relation), {}, "asserted")
             if len(codes):
                 facts[relation] = codes, weights
-        return Exported(
-            self.database.symbols.all(),
-            facts,
-            dict(self.database.program.schemas),
-            self.database.program.rule_infos,
-            self.database.program.declaration_text,
-            self.database.epoch,
+        return SavedState(
+            epoch=database.epoch,
+            symbols=database.symbols.all(),
+            facts=facts,
+            schemas=dict(program.schemas),
+            rules=program.rule_infos,
+            declarations=program.declaration_text,
         )
 
     @classmethod
     def restore(
         cls,
-        symbols: Sequence[str | None],
-        facts: Mapping[str, tuple[Codes, Codes]],
-        schemas: Mapping[str, Schema],
-        rules: Sequence[RuleInfo],
-        declarations: str,
-        epoch: int,
+        state: SavedState,
         placement: str = "auto",
         budget: Budget | None = None,
         threads: int | None = None,
         spark: SparkOptions | SparkSource | None = None,
         switch: float | Policy = SWITCH,
     ) -> Reasoner:
-        """A reasoner at `epoch` with these facts (codes, weights), rules and declarations; derives what follows.
+        """A reasoner that goes on from `state`; it derives what follows from it.
 
         No budget is kept on the way, for all of this was committed before; only `auto` goes to Spark where the memory
         budget says so, and Spark is there.
         """
         reasoner = cls(placement, budget, threads, spark, switch)
-        reasoner.database.symbols = SymbolTable(symbols)
-        held = {name: schemas[name] for name in facts}
-        program = (
-            Program(schemas=held, stored=held)
-            .changed([RuleChange(r.canonical, r.weight) for r in rules], declarations, "zset")
-            .with_infos(rules)
-            .inferred_anew(schemas)
-            .compiled(lambda _: False)
-        )
-        reasoner._writer.recover(program, facts, epoch)
+        reasoner._writer.recover(state)
         return reasoner
 
     def state(self) -> dict[str, Any]:

@@ -19,13 +19,15 @@ import numpy.typing as npt
 
 from engine.circuit.circuit import Circuit, texts_of
 from engine.circuit.naming import PRIME, name_of, named
-from engine.data.transaction import PlacementName, Transaction
+from engine.data.symbols import SymbolTable
+from engine.data.transaction import PlacementName, RuleChange, Transaction
 from engine.data.values import Encoder, decode
 from engine.database.constraints import check_constraints, constraints_of
 from engine.database.database import Database
 from engine.database.epoch import Changes, EpochRecord, EpochResult, changed_name, replaced
 from engine.database.home import cannot_take
 from engine.database.program import Program
+from engine.database.saved import SavedState
 from engine.database.sharing import Interactions, sharing
 from engine.database.staging import Request, Staging
 from engine.errors import (
@@ -317,21 +319,32 @@ class Writer:
             except SparkUnavailableError as other:
                 raise cannot_take(error, other) from other
 
-    def recover(self, program: Program, facts: Mapping[str, FactDelta], epoch: int) -> None:
+    def recover(self, state: SavedState) -> None:
         """Hold what was committed before, at the first epoch: it must be taken, whatever it takes."""
         database, given = self._database, self.budget
+        database.symbols = SymbolTable(state.symbols)
+        held = {name: state.schemas[name] for name in state.facts}
+        program = (
+            Program(schemas=held, stored=held)
+            .changed(
+                [RuleChange(rule.canonical, rule.weight) for rule in state.rules], state.declarations, "zset"
+            )
+            .with_infos(state.rules)
+            .inferred_anew(state.schemas)
+            .compiled(lambda _: False)
+        )
         unlimited = Budget(height=None, cancelled=given.cancelled, entered=given.entered)
         memory = given.memory if database.places.wanted == "auto" else None
         try:
-            self._evaluate(program, facts, replace(unlimited, memory=memory))
+            self._evaluate(program, state.facts, replace(unlimited, memory=memory))
         except BudgetExceededError:
             # Too large for this process, and Spark cannot be had: then it is held here, as it was before.
             database.places.start_resident()
-            self._evaluate(program, facts, unlimited)
+            self._evaluate(program, state.facts, unlimited)
         database.placement.commit()
         database.places.end(committed=True)
-        database.program, database.epoch = program, epoch
-        weights = (int(weights.max()) for _, weights in facts.values() if len(weights))
+        database.program, database.epoch = program, state.epoch
+        weights = (int(weights.max()) for _, weights in state.facts.values() if len(weights))
         database.heaviest = max(weights, default=0)
 
     def _record(self, program: Program, executed: Executed, mark: int, start: float) -> EpochRecord:

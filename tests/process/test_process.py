@@ -17,6 +17,7 @@ import redis
 
 from engine.data.transaction import Transaction
 from engine.database.reasoner import GroupResult
+from engine.database.saved import SavedState
 from engine.errors import (
     CorruptLogError,
     EngineLeaseError,
@@ -27,7 +28,6 @@ from engine.errors import (
 from engine.server.__main__ import main
 from engine.server.interruption import Interruption
 from engine.server.loop import EngineOptions
-from engine.server.recovery import RecoveredState
 from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.keys import Keys
@@ -195,7 +195,7 @@ def test_lost_state_is_rebuilt_and_the_transaction_done(server: EmbeddedServer, 
         def close(self) -> None:
             closed.append(self)
 
-    def factory(state: RecoveredState, interruption: Interruption) -> FactsReasoner:
+    def factory(state: SavedState, interruption: Interruption) -> FactsReasoner:
         made.append(Forgetful(state, interruption))
         return made[-1]
 

@@ -168,12 +168,7 @@ def test_faults_state_that_nothing_else_holds_is_lost_and_said_to_be(
         spark.apply(**STEPS[0])
     assert spark.epoch == 1
     again = Reasoner.restore(
-        saved.symbols,
-        saved.facts,
-        saved.schemas,
-        saved.rules,
-        saved.declarations,
-        saved.epoch,
+        saved,
         placement="spark",
         spark=SparkSource(replace(session.options, local_rows=0), session.session()),
     )
