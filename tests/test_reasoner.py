@@ -13,7 +13,7 @@ import pytest
 from engine import Reasoner
 from engine import errors as e
 from engine.data.facts import TypedFacts
-from engine.data.transaction import Transaction
+from engine.data.transaction import FactChange, Transaction
 from engine.language.schema import ColumnType
 from engine.maintenance.placement import Budget
 
@@ -444,8 +444,8 @@ def test_what_is_not_finite_is_refused_everywhere(value: float):
     with pytest.raises(e.InvalidValueError, match="must be finite"):
         reasoner.facts("f", c0=value)
     table = pa.table({"c0": pa.array([float(value)])})
-    columns = TypedFacts("f", (ColumnType.FLOAT,), table, np.ones(1, np.int64))
-    (outcome,) = reasoner.commit([Transaction(columns=(columns,))]).outcomes
+    columns = FactChange("f", TypedFacts((ColumnType.FLOAT,), table))
+    (outcome,) = reasoner.commit([Transaction(facts=(columns,))]).outcomes
     assert isinstance(outcome, e.InvalidValueError)
     assert "column 1 of the facts of f: a float must be finite" in str(outcome)
 
@@ -466,8 +466,9 @@ def test_the_weights_of_one_tuple_are_added_up_before_they_are_judged(order: tup
     assert reasoner.weighted("r") == [(T, M)]
     entries = [{"relation": "s", "tuples": [list(T)], "weight": w} for w in order]
     table = pa.table({"c0": ["a"] * 3, "c1": [1] * 3})
-    typed = TypedFacts("t", (ColumnType.SYMBOL, ColumnType.NUMBER), table, np.array(order, np.int64))
-    transaction = replace(Transaction.parse(entries), columns=(typed,))
+    typed = TypedFacts((ColumnType.SYMBOL, ColumnType.NUMBER), table)
+    plain = Transaction.parse(entries)
+    transaction = replace(plain, facts=(*plain.facts, FactChange("t", typed, np.array(order, np.int64))))
     assert reasoner.commit([transaction]).record is not None
     assert reasoner.weighted("s") == reasoner.weighted("t") == [(T, M)]
     # Together with what is there it is the sum that counts, too.

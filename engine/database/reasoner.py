@@ -16,17 +16,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from engine.data.codes import Codes
 from engine.data.transaction import (
+    Facts,
     Mode,
     PlacementName,
     Strategy,
     Transaction,
-    weighted_rules,
-    weighted_tuples,
+    fact_changes,
+    rule_changes,
 )
 from engine.data.values import Encoder, Tuple, Value, decode, encode_value, fitted, plain_value
 from engine.database.database import Database
@@ -34,7 +32,6 @@ from engine.database.epoch import EpochResult, RuleInfo
 from engine.database.home import Placements
 from engine.database.query import Answer, answer
 from engine.database.saved import SavedState
-from engine.database.staging import FactInput, Request, check_array
 from engine.database.writer import GroupResult, Writer
 from engine.errors import (
     InvalidRequestError,
@@ -51,7 +48,6 @@ from engine.maintenance.policy import SWITCH, Policy
 if TYPE_CHECKING:
     from engine.spark.session.session import SparkOptions, SparkSource
 
-Facts: TypeAlias = Mapping[str, "Iterable[tuple[Sequence[Value], int]] | npt.NDArray[np.int64]"]
 Rules: TypeAlias = Iterable[tuple[str, int]]
 
 __all__ = ["DOMAINS", "Facts", "GroupResult", "Reasoner", "Rules"]
@@ -146,8 +142,8 @@ class Reasoner:
         Raises:
             ZedlogError: the transaction is refused; nothing changed.
         """
-        request = _request(facts, rules, declarations, mode, undeclare, False, strategy, placement)
-        return self._writer.apply(request)
+        transaction = _transaction(facts, rules, declarations, mode, undeclare, False, strategy, placement)
+        return self._writer.apply(transaction)
 
     def dry_run(
         self,
@@ -160,8 +156,8 @@ class Reasoner:
         placement: PlacementName | None = None,
     ) -> EpochResult:
         """What `apply` would do; nothing stays."""
-        request = _request(facts, rules, declarations, mode, undeclare, True, strategy, placement)
-        return self._writer.apply(request)
+        transaction = _transaction(facts, rules, declarations, mode, undeclare, True, strategy, placement)
+        return self._writer.apply(transaction)
 
     def sharing(self, transactions: Sequence[Transaction]) -> int:
         """How many of the first transactions can be one epoch, so that each has the fate that it would have alone."""
@@ -324,7 +320,7 @@ class Reasoner:
         self.database.placement.check_invariants()
 
 
-def _request(
+def _transaction(
     facts: Facts | None,
     rules: Rules | None,
     declarations: str,
@@ -333,31 +329,12 @@ def _request(
     dry_run: bool,
     strategy: Strategy | None,
     placement: PlacementName | None,
-) -> Request:
-    known = Transaction.parse(mode=mode, undeclare=undeclare, strategy=strategy, placement=placement)
-    inputs = []
-    if facts is not None and not isinstance(facts, Mapping):
-        raise InvalidRequestError(
-            f"facts must map names of relations to their facts, not {type(facts).__name__}"
-        )
-    for relation, given in (facts or {}).items():
-        if isinstance(given, np.ndarray):
-            check_array(relation, given)
-            tuples: Any = given
-            weights = np.ones(1, np.int64)
-        else:
-            tuples, weights = weighted_tuples(relation, given)
-        if len(tuples):
-            inputs.append(FactInput(relation, tuples, weights))
-    return Request(
-        tuple(inputs),
-        weighted_rules(rules) if rules is not None else (),
-        declarations,
-        known.mode,
-        dry_run,
-        known.undeclare,
-        known.strategy,
-        known.placement,
+) -> Transaction:
+    plain = Transaction.parse((), (), declarations, mode, dry_run, False, undeclare, strategy, placement)
+    return replace(
+        plain,
+        facts=fact_changes(facts) if facts is not None else (),
+        rules=rule_changes(rules) if rules is not None else (),
     )
 
 

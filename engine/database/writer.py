@@ -1,6 +1,6 @@
 """The writer of one database: transactions become epochs, each applied whole or not at all.
 
-In: checked requests. Out: for each its result or its refusal, and for each committed epoch a record that says all
+In: transactions. Out: for each its result or its refusal, and for each committed epoch a record that says all
 that changed. Always: program, symbols and placement change together, at the end of an epoch that succeeded; after a
 refusal or a dry run all three are as before. A group costs one evaluation; only when that is refused, or one of its
 transactions might hide what is wrong with another (sharing.py), are they tried one after the other.
@@ -29,7 +29,7 @@ from engine.database.home import cannot_take
 from engine.database.program import Program
 from engine.database.saved import SavedState
 from engine.database.sharing import Interactions, sharing
-from engine.database.staging import Request, Staging
+from engine.database.staging import Staging
 from engine.errors import (
     BudgetExceededError,
     EvaluationCancelledError,
@@ -77,10 +77,7 @@ class Writer:
 
     def sharing(self, transactions: Sequence[Transaction]) -> int:
         """How many of the first transactions can be one epoch, so that each has the fate that it would have alone."""
-        return self._sharing([Request.of(transaction) for transaction in transactions])
-
-    def _sharing(self, requests: Sequence[Request]) -> int:
-        return sharing(self._database.program, self._interactions_now, requests)
+        return sharing(self._database.program, self._interactions_now, transactions)
 
     def _interactions_now(self) -> Interactions:
         program, known = self._database.program, self._interactions
@@ -103,12 +100,11 @@ class Writer:
             raise InvalidRequestError(
                 "transactions that ask for different strategies or placements cannot share an epoch"
             )
-        requests = [Request.of(transaction) for transaction in transactions]
-        outcomes: list[EpochResult | ZedlogError | None] = [None] * len(requests)
-        real = [i for i, request in enumerate(requests) if not request.dry_run]
+        outcomes: list[EpochResult | ZedlogError | None] = [None] * len(transactions)
+        real = [i for i, transaction in enumerate(transactions) if not transaction.dry_run]
         record: EpochRecord | None = None
         if real:
-            group = [requests[i] for i in real]
+            group = [transactions[i] for i in real]
             results: list[EpochResult | ZedlogError]
             try:
                 results, record = self._committing(group[0], lambda: self._group(group))
@@ -116,32 +112,32 @@ class Writer:
                 results = [error] * len(group)
             for i, outcome in zip(real, results, strict=True):
                 outcomes[i] = outcome
-        for i, request in enumerate(requests):
-            if request.dry_run:
+        for i, transaction in enumerate(transactions):
+            if transaction.dry_run:
                 try:
-                    outcomes[i] = self.apply(request)
+                    outcomes[i] = self.apply(transaction)
                 except ZedlogError as error:
                     outcomes[i] = error
         return GroupResult(record, [outcome for outcome in outcomes if outcome is not None])
 
-    def apply(self, request: Request) -> EpochResult:
+    def apply(self, transaction: Transaction) -> EpochResult:
         """One transaction, as an epoch of its own.
 
         Raises:
             ZedlogError: it is refused; nothing changed.
         """
-        return self._committing(request, lambda: self._one(request))
+        return self._committing(transaction, lambda: self._one(transaction))
 
-    def _committing(self, request: Request, work: Callable[[], T]) -> T:
+    def _committing(self, transaction: Transaction, work: Callable[[], T]) -> T:
         """The work of an epoch, where it is to be done; if nothing is committed, nothing has moved.
 
         Raises:
             ZedlogError: the placement that is asked for cannot be had.
         """
         epoch, places = self._database.epoch, self._database.places
-        self._evaluation = self._policy.asking(request.strategy), request.placement
+        self._evaluation = self._policy.asking(transaction.strategy), transaction.placement
         self._forget_symbols()
-        places.begin(request.placement, request.dry_run, self.budget, Encoder(self._database.symbols))
+        places.begin(transaction.placement, transaction.dry_run, self.budget, Encoder(self._database.symbols))
         try:
             return work()
         finally:
@@ -173,17 +169,17 @@ class Writer:
             self._forgotten.append(symbols.keep(used, texts_of(program.circuit)))
         self._seen_symbols = symbols.held
 
-    def _one(self, request: Request) -> EpochResult:
+    def _one(self, transaction: Transaction) -> EpochResult:
         start = time.perf_counter()
         mark = len(self._database.symbols)
         try:
             staging = Staging(self._database)
-            staging.add(request)
+            staging.add(transaction)
             program, executed = self._execute(staging)
             record = self._record(program, executed, mark, start)
-            result = EpochResult(record.epoch, request.dry_run, record, self._decode_changes)
+            result = EpochResult(record.epoch, transaction.dry_run, record, self._decode_changes)
             self._results.add(result)
-            if request.dry_run:
+            if transaction.dry_run:
                 # Decode while the symbols are there.
                 _ = result.changes
                 self._database.placement.rollback()
@@ -195,20 +191,22 @@ class Writer:
             self._database.symbols.truncate(mark)
             raise
 
-    def _group(self, requests: list[Request]) -> tuple[list[EpochResult | ZedlogError], EpochRecord | None]:
+    def _group(
+        self, transactions: Sequence[Transaction]
+    ) -> tuple[list[EpochResult | ZedlogError], EpochRecord | None]:
         start = time.perf_counter()
         mark = len(self._database.symbols)
-        alone = len(requests) > 1 and self._sharing(requests) < len(requests)
-        outcomes, done, failure = ([], None, None) if alone else self._stage(requests)
+        alone = len(transactions) > 1 and self.sharing(transactions) < len(transactions)
+        outcomes, done, failure = ([], None, None) if alone else self._stage(transactions)
         if isinstance(failure, SparkUnavailableError | EvaluationCancelledError):
             # That is not for what any of them wants: to try them one by one would be to wait for Spark each time.
             outcomes = [outcome or failure for outcome in outcomes]
         elif failure is not None or alone:
             self._database.symbols.truncate(mark)
-            refused = self._refusals(requests, mark)
-            _, done, failure = self._stage([r for i, r in enumerate(requests) if i not in refused])
+            refused = self._refusals(transactions, mark)
+            _, done, failure = self._stage([r for i, r in enumerate(transactions) if i not in refused])
             # A limit of time may be passed at the second try though it was not at the first.
-            outcomes = [refused.get(i) or failure for i in range(len(requests))]
+            outcomes = [refused.get(i) or failure for i in range(len(transactions))]
         if done is None:
             self._database.symbols.truncate(mark)
             return [outcome for outcome in outcomes if outcome is not None], None
@@ -219,13 +217,13 @@ class Writer:
         self._results.add(result)
         return [outcome or result for outcome in outcomes], record
 
-    def _refusals(self, requests: list[Request], mark: int) -> dict[int, ZedlogError]:
-        """The requests that cannot be applied, each tried together with those before it that can."""
+    def _refusals(self, transactions: Sequence[Transaction], mark: int) -> dict[int, ZedlogError]:
+        """The transactions that cannot be applied, each tried together with those before it that can."""
         refused: dict[int, ZedlogError] = {}
         staging = Staging(self._database)
-        for i, request in enumerate(requests):
+        for i, transaction in enumerate(transactions):
             try:
-                staging.add(request)
+                staging.add(transaction)
             except ZedlogError as error:
                 refused[i] = error
                 continue
@@ -240,27 +238,27 @@ class Writer:
                 raise
             except SparkUnavailableError as error:
                 # It went away meanwhile: it is not for those that are left to wait for it again.
-                refused |= {j: error for j in range(len(requests)) if j not in refused}
+                refused |= {j: error for j in range(len(transactions)) if j not in refused}
                 break
             except ZedlogError as error:
                 refused[i] = error
                 # What is staged cannot be taken out again.
                 self._database.symbols.truncate(mark)
                 staging = Staging(self._database)
-                for earlier in (r for j, r in enumerate(requests[:i]) if j not in refused):
+                for earlier in (r for j, r in enumerate(transactions[:i]) if j not in refused):
                     staging.add(earlier)
         self._database.symbols.truncate(mark)
         return refused
 
     def _stage(
-        self, requests: list[Request]
+        self, transactions: Sequence[Transaction]
     ) -> tuple[list[ZedlogError | None], tuple[Program, Executed] | None, ZedlogError | None]:
         """Stage and execute: (what was refused, what was executed, why the evaluation failed)."""
         staging = Staging(self._database)
         outcomes: list[ZedlogError | None] = []
-        for request in requests:
+        for transaction in transactions:
             try:
-                staging.add(request)
+                staging.add(transaction)
                 outcomes.append(None)
             except ZedlogError as error:
                 outcomes.append(error)
