@@ -163,17 +163,18 @@ class Reasoner:
         """How many of the first transactions can be one epoch, so that each has the fate that it would have alone."""
         return self._writer.sharing(transactions)
 
-    def commit(self, transactions: Sequence[Transaction]) -> GroupResult:
+    def commit(self, transactions: Sequence[Transaction], *, shared: bool = False) -> GroupResult:
         """Apply several transactions as one epoch, in order; dry runs come after it.
 
         Each is checked against the weights that the ones before it leave; a refused one changes nothing. When the
         evaluation is refused, or not all can share an epoch, the transactions are tried one after the other, and those
-        that fail are left out. How they are to be evaluated must be the same for all.
+        that fail are left out. How they are to be evaluated must be the same for all. shared: `sharing` has just said
+        that they can share an epoch; it is not asked again.
 
         Raises:
             InvalidRequestError: they ask for different strategies or placements.
         """
-        return self._writer.commit(transactions)
+        return self._writer.commit(transactions, shared)
 
     # ---- reading
 

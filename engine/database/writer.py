@@ -86,16 +86,8 @@ class Writer:
             known = self._interactions = Interactions(program.circuit, constraints)
         return known
 
-    def commit(self, transactions: Sequence[Transaction]) -> GroupResult:
-        """Apply several transactions as one epoch, in order; dry runs come after it.
-
-        Each is checked against the weights that the ones before it leave; a refused one changes nothing. When the
-        evaluation is refused, or not all can share an epoch, the transactions are tried one after the other, and those
-        that fail are left out. How they are to be evaluated must be the same for all.
-
-        Raises:
-            InvalidRequestError: they ask for different strategies or placements.
-        """
+    def commit(self, transactions: Sequence[Transaction], shared: bool) -> GroupResult:
+        """See `Reasoner.commit`."""
         if len({transaction.evaluation for transaction in transactions}) > 1:
             raise InvalidRequestError(
                 "transactions that ask for different strategies or placements cannot share an epoch"
@@ -107,7 +99,7 @@ class Writer:
             group = [transactions[i] for i in real]
             results: list[EpochResult | ZedlogError]
             try:
-                results, record = self._committing(group[0], lambda: self._group(group))
+                results, record = self._committing(group[0], lambda: self._group(group, shared))
             except ZedlogError as error:
                 results = [error] * len(group)
             for i, outcome in zip(real, results, strict=True):
@@ -192,11 +184,11 @@ class Writer:
             raise
 
     def _group(
-        self, transactions: Sequence[Transaction]
+        self, transactions: Sequence[Transaction], shared: bool
     ) -> tuple[list[EpochResult | ZedlogError], EpochRecord | None]:
         start = time.perf_counter()
         mark = len(self._database.symbols)
-        alone = len(transactions) > 1 and self.sharing(transactions) < len(transactions)
+        alone = len(transactions) > 1 and not shared and self.sharing(transactions) < len(transactions)
         outcomes, done, failure = ([], None, None) if alone else self._stage(transactions)
         if isinstance(failure, SparkUnavailableError | EvaluationCancelledError):
             # That is not for what any of them wants: to try them one by one would be to wait for Spark each time.

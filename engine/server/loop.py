@@ -84,7 +84,7 @@ class Committer(Protocol):
 
     def sharing(self, transactions: Sequence[Transaction], /) -> int: ...
 
-    def commit(self, transactions: Sequence[Transaction], /) -> GroupResult: ...
+    def commit(self, transactions: Sequence[Transaction], /, *, shared: bool = ...) -> GroupResult: ...
 
     def close(self) -> None: ...
 
@@ -407,7 +407,7 @@ class Engine:
             except BatchUnreadableError as error:
                 return [error], None
         try:
-            result = reasoner.commit(transactions)
+            result = reasoner.commit(transactions, shared=True)
         except ZedlogError as error:
             raise RuntimeError(f"a refusal is an outcome, not an exception: {error}") from error
         assert len(result.outcomes) == len(transactions), "every transaction has an outcome"

@@ -42,7 +42,7 @@ class FactsReasoner:
         """All of them: it knows of nothing that one could hide from another."""
         return len(transactions)
 
-    def commit(self, transactions: Sequence[Transaction], /) -> GroupResult:
+    def commit(self, transactions: Sequence[Transaction], /, *, shared: bool = False) -> GroupResult:
         mark = len(self.symbols)
         before = dict(self.weights)
         failures: list[ZedlogError | None] = []

@@ -154,7 +154,7 @@ def test_a_fault_of_our_own_refuses_its_transaction_and_is_told(
     server: EmbeddedServer, database: str
 ) -> None:
     class Broken(FactsReasoner):
-        def commit(self, transactions: Sequence[Transaction], /) -> GroupResult:
+        def commit(self, transactions: Sequence[Transaction], /, *, shared: bool = False) -> GroupResult:
             if any(fact.relation == "broken" for t in transactions for fact in t.facts):
                 raise AssertionError("an invariant")
             return super().commit(transactions)
@@ -183,7 +183,7 @@ def test_lost_state_is_rebuilt_and_the_transaction_done(server: EmbeddedServer, 
     closed: list[FactsReasoner] = []
 
     class Forgetful(FactsReasoner):
-        def commit(self, transactions: Sequence[Transaction], /) -> GroupResult:
+        def commit(self, transactions: Sequence[Transaction], /, *, shared: bool = False) -> GroupResult:
             result = super().commit(transactions)
             for name in (fact.relation for t in transactions for fact in t.facts):
                 if losses.get(name):
