@@ -22,8 +22,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.circuit.normal import INTERNAL, CoreRule
-from engine.circuit.plan import CompiledRule, bindable, compile_rule, names_of
-from engine.language.syntax import Atom, Comparison, Variable
+from engine.circuit.plan import CompiledRule, compile_rule
+from engine.language.binding import bound_by
+from engine.language.syntax import Atom, Comparison, Variable, names_of
 
 UNDEFINED = f"{INTERNAL}undefined"
 """The relation of the bindings that were met; the question's first atom."""
@@ -60,7 +61,7 @@ class Question:
 def ask(rule: CoreRule, failed: frozenset[int], variables: Sequence[str]) -> Question:
     """The question about the literals `failed` of a rule, whose variables are among `variables`."""
     left = [(place, literal) for place, literal in enumerate(rule.body) if place not in failed]
-    bound = bindable(variables, [literal for _, literal in left])
+    bound = bound_by((literal for _, literal in left), variables)
     kept = [(place, literal) for place, literal in left if names_of(literal) <= bound]
     start = Atom(UNDEFINED, tuple(map(Variable, variables)))
     head = Atom(_BINDING, tuple(map(Variable, sorted(bound))))

@@ -18,11 +18,10 @@ import numpy as np
 from engine.circuit.naming import name_of
 from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
-from engine.data.values import decode, type_of
+from engine.data.values import decode, write_tuple
 from engine.database.database import Database
 from engine.database.program import Program
 from engine.errors import ConstraintViolationError
-from engine.language.constants import write_constant
 from engine.maintenance.placement import Executed
 
 SHOWN = 10
@@ -59,7 +58,7 @@ def _violation(
     first = codes[np.lexsort(codes.T[::-1])[:SHOWN]] if codes.shape[1] else codes[:1]
     types = [column.type for column in program.schemas[relation].columns]
     tuples = decode(first, types, symbols)
-    shown = ", ".join(f"{relation}({', '.join(write_constant(v, type_of(v)) for v in t)})" for t in tuples)
+    shown = ", ".join(f"{relation}{write_tuple(values)}" for values in tuples)
     more = f" and {number - len(tuples)} more" if number > len(tuples) else ""
     rules = [info for info, rule in program.rules.values() if rule.head.relation == relation]
     return ConstraintViolationError(

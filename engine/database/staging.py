@@ -28,6 +28,7 @@ from engine.data.values import (
     encode_numbers,
     number_types,
     type_of,
+    write_tuple,
 )
 from engine.database.database import Database
 from engine.database.program import Program
@@ -271,7 +272,7 @@ class Staging:
         }
 
     def _shown(self, typed: Typed, codes: Codes) -> str:
-        shown = [f"{typed[0]}({', '.join(map(_literal, values))})" for values in self._decoded(typed, codes)]
+        shown = [f"{typed[0]}{write_tuple(values)}" for values in self._decoded(typed, codes)]
         more = f" and {len(codes) - _SHOWN} more" if len(codes) > _SHOWN else ""
         return ", ".join(shown) + more
 
@@ -434,7 +435,7 @@ def _fitted(part: _Part, schema: Schema | None) -> _Part:
         return part
     if schema.arity != len(types):
         raise ArityError(
-            f"{schema} has {_columns(schema.arity)}, but the tuple ({', '.join(map(_literal, part.sample))}) "
+            f"{schema} has {_columns(schema.arity)}, but the tuple {write_tuple(part.sample)} "
             f"has {len(types)}",
             relation=relation,
             expected=schema.arity,
@@ -481,12 +482,6 @@ def _two_types(held: Schema, types: Types) -> ZedlogError:
         expected=column.type.value,
         got=types[place].value,
     )
-
-
-def _literal(value: Value) -> str:
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _columns(arity: int) -> str:

@@ -15,13 +15,23 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from engine.circuit.normal import INTERNAL, CoreRule
-from engine.circuit.plan import Absent, CompiledRule, Let, Source, Where, compile_rule, equation, names_of
+from engine.circuit.plan import Absent, CompiledRule, Let, Source, Where, compile_rule, equation
 from engine.data.arrow import array_of
 from engine.data.codes import Codes
 from engine.errors import EvaluationError
 from engine.expressions import compile_condition, compile_term
 from engine.language.canonical import format_rule
-from engine.language.syntax import Atom, Comparison, Constant, Literal, Negation, Term, Variable, walk
+from engine.language.syntax import (
+    Atom,
+    Comparison,
+    Constant,
+    Literal,
+    Negation,
+    Term,
+    Variable,
+    names_of,
+    walk,
+)
 from engine.maintenance.placement import Encode
 from engine.spark.frames import FAULT, WEIGHT
 from engine.spark.plans.lowering import Flow, LookUp
