@@ -51,14 +51,14 @@ def bootstrap(
 
 def _queries(reasoner: Reasoner) -> int:
     """Spark queries that the reasoner's placement has run."""
-    placement = reasoner._placement
+    placement = reasoner.database.placement
     assert isinstance(placement, SparkPlacement), "the benchmark asks for it"
     return placement.queries
 
 
 def _heights(reasoner: Reasoner) -> int:
     """Heights that its last epoch went through, all strata together."""
-    placement = reasoner._placement
+    placement = reasoner.database.placement
     assert isinstance(placement, SparkPlacement), "the benchmark asks for it"
     return placement.heights
 

@@ -119,9 +119,7 @@ def test_other_columns_are_still_a_conflict(company: Reasoner) -> None:
 
 def test_it_is_restored_with_the_program(company: Reasoner) -> None:
     state = company.export()
-    restored = Reasoner.restore(
-        state.symbols, state.facts, state.schemas, state.rules, state.declarations, state.epoch
-    )
+    restored = Reasoner.restore(state)
     with pytest.raises(e.ConstraintViolationError):
         restored.apply(facts={"employee": [(("bob",), 1)]})
 

@@ -12,7 +12,7 @@ import pytest
 
 from engine import errors as e
 from engine.data.facts import TypedFacts
-from engine.data.transaction import Transaction
+from engine.data.transaction import FactChange, Transaction
 from engine.language.schema import ColumnType
 from engine.maintenance.placement import Budget
 from zedlog import Reasoner
@@ -209,12 +209,7 @@ def test_a_budget_refuses_names_what_grew_and_leaves_everything(budget: Budget, 
     loaded.apply(facts={"e": np.stack((np.arange(300), np.arange(1, 301)), axis=1)})
     held = loaded.export()
     reasoner = Reasoner.restore(
-        held.symbols,
-        held.facts,
-        held.schemas,
-        held.rules,
-        held.declarations,
-        held.epoch,
+        held,
         placement="resident",
         budget=budget,
     )
@@ -276,14 +271,7 @@ def test_a_group_whose_evaluation_is_refused_keeps_what_can_be_kept():
 def test_restore_goes_on_where_export_stopped(closure: Reasoner):
     closure.apply(rules=[("tc(u, v) :- e(u, v).", 1)], declarations=".decl d(x: number)")
     exported = closure.export()
-    again = Reasoner.restore(
-        exported.symbols,
-        exported.facts,
-        exported.schemas,
-        exported.rules,
-        exported.declarations,
-        exported.epoch,
-    )
+    again = Reasoner.restore(exported)
     assert again.state() == closure.state()
     assert again.rules() == closure.rules()
     assert again.relations() == closure.relations()
@@ -364,9 +352,7 @@ def test_an_emptied_relation_that_a_rule_reads_stays_known():
         ):
             assert reasoner.query(query.replace("{}", name)).tuples == []
     kept = reasoner.export()
-    restored = Reasoner.restore(
-        kept.symbols, kept.facts, kept.schemas, kept.rules, kept.declarations, kept.epoch
-    )
+    restored = Reasoner.restore(kept)
     assert restored.facts("p") == []
     # It takes another type then; and it is gone with the last rule.
     reasoner.apply(facts={"p": [((1,), 1)]})
@@ -458,8 +444,8 @@ def test_what_is_not_finite_is_refused_everywhere(value: float):
     with pytest.raises(e.InvalidValueError, match="must be finite"):
         reasoner.facts("f", c0=value)
     table = pa.table({"c0": pa.array([float(value)])})
-    columns = TypedFacts("f", (ColumnType.FLOAT,), table, np.ones(1, np.int64))
-    (outcome,) = reasoner.commit([Transaction(columns=(columns,))]).outcomes
+    columns = FactChange("f", TypedFacts((ColumnType.FLOAT,), table))
+    (outcome,) = reasoner.commit([Transaction(facts=(columns,))]).outcomes
     assert isinstance(outcome, e.InvalidValueError)
     assert "column 1 of the facts of f: a float must be finite" in str(outcome)
 
@@ -480,8 +466,9 @@ def test_the_weights_of_one_tuple_are_added_up_before_they_are_judged(order: tup
     assert reasoner.weighted("r") == [(T, M)]
     entries = [{"relation": "s", "tuples": [list(T)], "weight": w} for w in order]
     table = pa.table({"c0": ["a"] * 3, "c1": [1] * 3})
-    typed = TypedFacts("t", (ColumnType.SYMBOL, ColumnType.NUMBER), table, np.array(order, np.int64))
-    transaction = replace(Transaction.parse(entries), columns=(typed,))
+    typed = TypedFacts((ColumnType.SYMBOL, ColumnType.NUMBER), table)
+    plain = Transaction.parse(entries)
+    transaction = replace(plain, facts=(*plain.facts, FactChange("t", typed, np.array(order, np.int64))))
     assert reasoner.commit([transaction]).record is not None
     assert reasoner.weighted("s") == reasoner.weighted("t") == [(T, M)]
     # Together with what is there it is the sum that counts, too.
@@ -511,9 +498,7 @@ def test_a_sum_or_a_weight_that_leaves_64_bits_names_the_tuples():
         assert reasoner.relations() == {}
     reasoner.apply(facts={"r": [(T, M)]})
     exported = reasoner.export()
-    again = Reasoner.restore(
-        exported.symbols, exported.facts, exported.schemas, exported.rules, exported.declarations, 1
-    )
+    again = Reasoner.restore(exported)
     for holding in (reasoner, again):
         with pytest.raises(e.WeightOverflowError) as refused:
             holding.apply(facts={"r": [(T, 1)]})

@@ -45,10 +45,10 @@ def test_symbols_that_come_and_go_are_given_back() -> None:
         r.apply(facts={"p": facts})
         assert r.count("r") == 51
         first = r.apply(facts={"p": [(row, -1) for row, _ in facts]})
-        held.append((r._symbols.held, r._symbols.nbytes))
+        held.append((r.database.symbols.held, r.database.symbols.nbytes))
     assert max(held) < (260, 80_000)
     # Codes go on: none is given twice.
-    assert len(r._symbols) > 8 * 100
+    assert len(r.database.symbols) > 8 * 100
     r.apply(facts={"other": [((f"{j}",), 1) for j in range(300)]})
     r.apply(facts={"other": [((f"{j}",), -1) for j in range(300)]})
     r.apply(facts={"other": [((f"{j} again",), 1) for j in range(5)]})
@@ -59,7 +59,7 @@ def test_symbols_that_come_and_go_are_given_back() -> None:
     assert len(first.changes["p"]) == 50
     assert (("new 7 3", 3), -1) in first.changes["p"]
     assert r.query('q(x, "named"), !other(x)').tuples == [("stays",)]
-    other = Reasoner.restore(**{name: getattr(r.export(), name) for name in r.export().__slots__})
+    other = Reasoner.restore(r.export())
     assert other.state() == r.state()
     r.check_invariants()
 

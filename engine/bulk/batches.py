@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from engine.data.arrow import column, columns
 from engine.data.facts import ARROW_TYPES, TypedFacts
-from engine.data.transaction import Batch, BatchFile, Transaction
+from engine.data.transaction import Batch, BatchFile, FactChange, Transaction
 from engine.errors import BatchUnreadableError, BulkStorageError
 from engine.language.schema import ColumnType
 
@@ -82,7 +82,7 @@ class BatchStore:
         return Batch(relation, tuple(kind.value for kind in types), tuple(kept))
 
     def load(self, transaction: Transaction) -> Transaction:
-        """The transaction with its batches read into `columns`.
+        """The transaction with its batches read into `facts`.
 
         Raises:
             BatchUnreadableError: a file is missing, or is not the one that was written.
@@ -90,9 +90,9 @@ class BatchStore:
         if not transaction.batches:
             return transaction
         read = tuple(facts for batch in transaction.batches if (facts := self.read(batch)) is not None)
-        return replace(transaction, batches=(), columns=(*transaction.columns, *read))
+        return replace(transaction, batches=(), facts=(*transaction.facts, *read))
 
-    def read(self, batch: Batch) -> TypedFacts | None:
+    def read(self, batch: Batch) -> FactChange | None:
         """The facts of a batch; None where it has none.
 
         Raises:
@@ -113,7 +113,7 @@ class BatchStore:
             return None
         # A copy: Arrow lends its memory for reading only, and the kernels ask for more.
         weights = np.array(table.column(WEIGHT).to_numpy(), np.int64)
-        return TypedFacts(batch.relation, types, table, weights)
+        return FactChange(batch.relation, TypedFacts(types, table), weights)
 
     def _part(self, file: BatchFile, wanted: list[str], schema: pa.Schema) -> pa.Table:
         path = self.root / file.path

@@ -34,11 +34,11 @@ from functools import reduce
 from itertools import product
 
 from engine.circuit.ranges import SCHEMAS as RANGES
-from engine.circuit.ranges import is_range, range_rules, without_ranges
+from engine.circuit.ranges import as_equation, is_range, range_rules, without_ranges
 from engine.errors import Span, UnsupportedFeatureError
 from engine.expressions import compile_term, distinct_locals, variable_types
+from engine.language.binding import bound_by
 from engine.language.canonical import rule_id
-from engine.language.check import explicit
 from engine.language.inference import relations_of
 from engine.language.schema import ColumnType, Schema
 from engine.language.syntax import (
@@ -58,10 +58,12 @@ from engine.language.syntax import (
     Variable,
     Wildcard,
     depth_of,
+    names_of,
+    names_outside,
     terms_of,
     walk,
 )
-from engine.language.witnesses import is_copied
+from engine.language.witnesses import is_copied, without_witnesses
 
 INTERNAL = "@"
 """In the name of every relation that no text can write."""
@@ -164,7 +166,7 @@ def normalise(rule: Rule, schemas: Mapping[str, Schema], id_: str | None = None)
     Raises:
         UnsupportedFeatureError: a form that is understood but not evaluated (the least of symbols, say).
     """
-    renamed = distinct_locals(without_ranges(explicit(rule)))
+    renamed = distinct_locals(without_ranges(without_witnesses(rule)))
     mentioned = {name: RANGES.get(name) or schemas[name] for name in relations_of(renamed)}
     types = dict(variable_types(renamed, mentioned))
     return _Normaliser(renamed, types, id_ or rule_id(renamed)).normal()
@@ -208,7 +210,7 @@ class _Normaliser:
             # Every match of the body is a contribution.
             rule = self._rule = replace(rule, body=tuple(map(self._named, rule.body)))
         around: Around = (_without_aggregates(rule.body),)
-        body = self._body(rule.body, _names_outside((rule.head, *rule.body)), around)
+        body = self._body(rule.body, names_outside(rule.head, *rule.body), around)
         for id_, head in self._heads(body, around):
             self._add_variants(id_, head, body)
         return Normal(tuple(self._rules), tuple(self._folds))
@@ -244,7 +246,7 @@ class _Normaliser:
     def _heads(self, body: _Body, around: Around) -> list[tuple[str, Atom]]:
         """What the rule derives, each with the id of its core rule: one thing for each aggregate in the head."""
         head = self._rule.head
-        scope = _names_outside((head, *self._rule.body))
+        scope = names_outside(head, *self._rule.body)
         folded = {i: term for i, term in enumerate(head.terms) if isinstance(term, HeadAggregate)}
         arguments = [term.argument if isinstance(term, HeadAggregate) else term for term in head.terms]
         simple = [self._simple(self._term(term, body, scope, around), body) for term in arguments]
@@ -285,7 +287,7 @@ class _Normaliser:
             return id_, Atom(fold.target, terms, self._rule.head.span)
         source = f"{id_}{INTERNAL}in"
         self._folds.append(replace(fold, sources=(source,)))
-        names = (name for name in _names_outside(self._rule.body) if not is_copied(name))
+        names = (name for name in names_outside(*self._rule.body) if not is_copied(name))
         bindings = _other_variables(names, (*keys, simple[place]))
         return id_, Atom(source, (*keys, simple[place], *bindings), self._rule.head.span)
 
@@ -299,7 +301,7 @@ class _Normaliser:
         whole = Atom(head.relation, tuple(columns), head.span)
         self._rules.append(CoreRule(id_, whole, body, (), self._rule))
 
-    def _body(self, literals: Sequence[Literal], scope: frozenset[str], around: Around) -> _Body:
+    def _body(self, literals: Sequence[Literal], scope: Set[str], around: Around) -> _Body:
         """`scope`: the variables outside of aggregates. `around`: what can bind an aggregate's variables."""
         body = _Body()
         for literal in literals:
@@ -317,23 +319,23 @@ class _Normaliser:
                     body.literals.append(replace(literal, left=left, right=right))
         return body
 
-    def _atom(self, atom: Atom, body: _Body, scope: frozenset[str], around: Around) -> Atom:
+    def _atom(self, atom: Atom, body: _Body, scope: Set[str], around: Around) -> Atom:
         terms = [self._simple(self._term(term, body, scope, around), body) for term in atom.terms]
         return replace(atom, terms=tuple(terms))
 
-    def _range(self, literal: Atom, body: _Body, scope: frozenset[str], around: Around) -> Atom:
+    def _range(self, literal: Atom, body: _Body, scope: Set[str], around: Around) -> Atom:
         """The values of a range as an atom (ranges.py); what is asked for comes from the literals around it."""
         self._ranges += 1
         name = f"{self._id}{INTERNAL}range{self._ranges}"
         *arguments, value = literal.terms
-        needed = set().union(*map(_names, arguments))
+        needed = names_of(*arguments)
         literals = self._binding(needed, literal, around)
-        asking = self._body(literals, _names_outside((*literals, *arguments)), (literals,))
+        asking = self._body(literals, names_outside(*literals, *arguments), (literals,))
         asked = Atom(f"{name}?", tuple(self._simple(argument, asking) for argument in arguments))
         self._add(asked.relation, asked, asking.literals)
         numbers = dict.fromkeys(("a", "b", "s", "i", "n", "h", "j", "m", "v"), ColumnType.NUMBER)
         for number, (head, plain) in enumerate(range_rules(asked, f"{name}+", name)):
-            used = sorted({one for part in (head, *plain) for one in _names(part)})
+            used = sorted(names_of(head, *plain))
             types = tuple((one, numbers[one]) for one in used)
             self._rules.append(CoreRule(f"{name}{INTERNAL}{number}", head, tuple(plain), types, self._rule))
         terms = (
@@ -387,7 +389,7 @@ class _Normaliser:
         self._rules.append(CoreRule(name, Atom(name, tuple(variables.values())), (whole,), (), self._rule))
         return Atom(name, tuple(atom.terms[i] for i in kept), atom.span)
 
-    def _term(self, term: Term, body: _Body, scope: frozenset[str], around: Around) -> Term:
+    def _term(self, term: Term, body: _Body, scope: Set[str], around: Around) -> Term:
         """The term with its aggregates replaced by variables."""
 
         def inner(part: Term) -> Term:
@@ -405,9 +407,7 @@ class _Normaliser:
             case _:
                 return term
 
-    def _aggregate(
-        self, aggregate: Aggregate, body: _Body, scope: frozenset[str], around: Around
-    ) -> Variable:
+    def _aggregate(self, aggregate: Aggregate, body: _Body, scope: Set[str], around: Around) -> Variable:
         factors = self._factors(aggregate, scope)
         if len(factors) > 1:
             terms: list[Term] = [self._aggregate(factor, body, scope, around) for factor in factors]
@@ -417,9 +417,9 @@ class _Normaliser:
             return product
         self._aggregates += 1
         name = f"{self._id}{INTERNAL}{self._aggregates}"
-        shared = sorted(_names(aggregate) & scope)
+        shared = sorted(names_of(aggregate) & scope)
         literals = [self._named(literal) for literal in aggregate.body]
-        inner_scope, inner_around = scope | _names_outside(literals), (*around, _without_aggregates(literals))
+        inner_scope, inner_around = scope | names_outside(*literals), (*around, _without_aggregates(literals))
         inside = self._body(literals, inner_scope, inner_around)
         argument = aggregate.argument
         if argument is not None:
@@ -438,7 +438,7 @@ class _Normaliser:
             self._folds.append(Fold(target, place + 1, aggregate.function, place, kind))
             body.literals.append(atom)
             return result
-        found = _names_outside([*inside.literals, *(default.atom for default in inside.defaults)])
+        found = names_outside(*inside.literals, *(default.atom for default in inside.defaults))
         self._add_variants(
             name, Atom(name, (*group, value, *_other_variables(found, (*group, value)))), inside
         )
@@ -462,7 +462,7 @@ class _Normaliser:
         self._folds.append(fold)
         return result
 
-    def _factors(self, aggregate: Aggregate, scope: frozenset[str]) -> list[Aggregate]:
+    def _factors(self, aggregate: Aggregate, scope: Set[str]) -> list[Aggregate]:
         """The aggregates whose product this one is: for a count or a sum of numbers over parts that have no variable in
         common but those of the group. So the parts' bindings are kept, and not all combinations of them. Nothing may be
         computed: a value that does not exist must not refuse what an empty other part makes 0."""
@@ -480,10 +480,10 @@ class _Normaliser:
         more = self._factored + len(parts) - 1
         if len(parts) == 1 or more > _MOST_DEFAULTS - self._countable:
             return [aggregate]
-        own = set() if argument is None else _names(argument) - scope
+        own = set() if argument is None else names_of(argument) - scope
         # The part that is summed; the others say how often.
-        summed = next((i for i, part in enumerate(parts) if own & _names_of_all(part)), 0)
-        if not own <= _names_of_all(parts[summed]):
+        summed = next((i for i, part in enumerate(parts) if own & names_of(*part)), 0)
+        if not own <= names_of(*parts[summed]):
             return [aggregate]
         self._factored = more
         return [
@@ -522,7 +522,7 @@ class _Normaliser:
                     text=self._rule.text,
                     span=self._rule.span,
                 )
-        plain = self._body(literals, _names_outside(literals), (literals,))
+        plain = self._body(literals, names_outside(*literals), (literals,))
         self._add(domain.relation, domain, plain.literals)
         inside.literals.append(domain)
         return domain
@@ -551,7 +551,7 @@ class _Normaliser:
         body = tuple(literals)
         if not any(isinstance(literal, Atom) for literal in body):
             body = (Atom(UNIT, ()), *body)
-        used = sorted({name for literal in (head, *body) for name in _names(literal)})
+        used = sorted(names_of(head, *body))
         types = tuple((name, self._types.get(name)) for name in used)
         self._rules.append(CoreRule(id_, head, body, types, self._rule))
 
@@ -561,7 +561,7 @@ def _independent(literals: Sequence[Literal], given: Set[str]) -> list[list[Lite
     parts: list[tuple[set[str], list[int]]] = []
     loose: list[int] = []
     for place, literal in enumerate(literals):
-        own, places = _names(literal) - given, [place]
+        own, places = names_of(literal) - given, [place]
         if isinstance(literal, Atom) and any(isinstance(term, Wildcard) for term in literal.terms):
             own.add(f"_{place}")
         if not own:
@@ -582,32 +582,12 @@ def _independent(literals: Sequence[Literal], given: Set[str]) -> list[list[Lite
     return [[literals[i] for i in sorted(places)] for places in sorted(whole, key=min)]
 
 
-def _names_of_all(literals: Iterable[Literal]) -> set[str]:
-    return {name for literal in literals for name in _names(literal)}
-
-
-def _bound_together(around: Sequence[Literal]) -> tuple[list[Literal], set[str]]:
+def _bound_together(around: Iterable[Literal]) -> tuple[list[Literal], set[str]]:
     """The atoms and conditions that bind each other without the results of aggregates, and what they bind."""
     kept: list[Literal] = [literal for literal in around if isinstance(literal, Atom | Comparison)]
     while True:
-        bound = {
-            term.name
-            for literal in kept
-            if isinstance(literal, Atom) and not is_range(literal)
-            for term in literal.terms
-            if isinstance(term, Variable)
-        }
-        size = -1
-        while size != len(bound):
-            size = len(bound)
-            for literal in kept:
-                if is_range(literal) and _names_of_arguments(literal) <= bound:
-                    bound |= _names(literal)
-                if isinstance(literal, Comparison) and literal.operator == "=":
-                    for target, term in ((literal.left, literal.right), (literal.right, literal.left)):
-                        if isinstance(target, Variable) and _names(term) <= bound:
-                            bound.add(target.name)
-        usable = [literal for literal in kept if _names(literal) <= bound]
+        bound = bound_by(map(as_equation, kept))
+        usable = [literal for literal in kept if names_of(literal) <= bound]
         if len(usable) == len(kept):
             return kept, bound
         kept = usable
@@ -615,7 +595,7 @@ def _bound_together(around: Sequence[Literal]) -> tuple[list[Literal], set[str]]
 
 def _names_of_arguments(literal: Literal) -> set[str]:
     """The variables of the arguments of a range."""
-    return set().union(*map(_names, terms_of(literal)[:-1]))
+    return names_of(*terms_of(literal)[:-1])
 
 
 def _part(relation: str, place: int) -> str:
@@ -635,29 +615,3 @@ def _result_type(function: str, kind: ColumnType | None) -> ColumnType | None:
 
 def _without_aggregates(literals: Iterable[Literal]) -> list[Literal]:
     return [literal for literal in literals if not any(isinstance(node, Aggregate) for node in walk(literal))]
-
-
-def _names(node: Literal | Term) -> set[str]:
-    """Every variable in a node, also inside of aggregates."""
-    return {part.name for part in walk(node) if isinstance(part, Variable)}
-
-
-def _names_outside(nodes: Iterable[Literal | Term]) -> frozenset[str]:
-    """The variables of the nodes that do not stand inside of an aggregate."""
-    found: set[str] = set()
-    todo = list(nodes)
-    while todo:
-        node = todo.pop()
-        if isinstance(node, Variable):
-            found.add(node.name)
-        elif isinstance(node, Atom | Negation | Comparison):
-            todo.extend(terms_of(node))
-        elif isinstance(node, BinaryOperation):
-            todo.extend((node.left, node.right))
-        elif isinstance(node, UnaryOperation):
-            todo.append(node.operand)
-        elif isinstance(node, FunctorCall):
-            todo.extend(node.arguments)
-        elif isinstance(node, HeadAggregate):
-            todo.append(node.argument)
-    return frozenset(found)

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from engine.circuit.normal import CoreRule, Demand
-from engine.language.syntax import Atom, Comparison, Constant, Literal, Negation, Term, Variable, walk
+from engine.language.binding import sides
+from engine.language.syntax import Atom, Comparison, Constant, Negation, Term, Variable, names_of
 
 Source = str | Constant
 """Where a column's value comes from: the variable of that name, or a constant."""
@@ -325,12 +326,14 @@ def _key(atom: Atom, known: Iterable[str]) -> tuple[tuple[int, Source], ...]:
 
 def equation(literal: Comparison, known: set[str]) -> tuple[str, Term] | None:
     """(variable, term) where the literal is an equation that binds a new variable to a term of known ones."""
-    if literal.operator != "=":
-        return None
-    for target, term in ((literal.left, literal.right), (literal.right, literal.left)):
-        if isinstance(target, Variable) and target.name not in known and names_of(term) <= known:
-            return target.name, term
-    return None
+    return next(
+        (
+            (target, term)
+            for target, term in sides(literal)
+            if target not in known and names_of(term) <= known
+        ),
+        None,
+    )
 
 
 def _source(term: object) -> Source:
@@ -342,11 +345,6 @@ def _source(term: object) -> Source:
 
 def _named(atom: Atom) -> list[tuple[int, str]]:
     return [(column, term.name) for column, term in enumerate(atom.terms) if isinstance(term, Variable)]
-
-
-def names_of(node: Literal | Term) -> set[str]:
-    """The variables of a literal or a term without aggregates."""
-    return {part.name for part in walk(node) if isinstance(part, Variable)}
 
 
 def _in_order(head: tuple[Source, ...], bound: dict[str, int]) -> list[str]:

@@ -50,6 +50,13 @@ def is_range(literal: Literal) -> bool:
     return isinstance(literal, Atom) and literal.relation in SCHEMAS
 
 
+def as_equation(literal: Literal) -> Literal:
+    """An atom that stands for a range as `value = range(...)`; every other literal as it is."""
+    if not (isinstance(literal, Atom) and is_range(literal)):
+        return literal
+    return Comparison("=", literal.terms[-1], FunctorCall(FUNCTOR, literal.terms[:-1]), literal.span)
+
+
 def without_ranges(rule: Rule) -> Rule:
     """See the module."""
     if not any(_is_call(node) for literal in (rule.head, *rule.body) for node in walk(literal)):

@@ -29,7 +29,6 @@ from engine.circuit.plan import (
     Where,
     compile_rule,
     equation,
-    names_of,
 )
 from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
@@ -47,6 +46,7 @@ from engine.language.syntax import (
     Term,
     UnaryOperation,
     Variable,
+    names_of,
     walk,
 )
 

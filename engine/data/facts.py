@@ -27,17 +27,15 @@ ARROW_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class TypedFacts:
-    """Changes of one relation's facts as columns `c0 ..` of an Arrow table, without nulls; weights int64[n], none 0."""
+    """Tuples of one relation as the columns `c0 ..` of an Arrow table, without nulls; it may have further columns."""
 
-    relation: str
     types: tuple[ColumnType, ...]
     table: pa.Table
-    weights: Codes
 
     def __len__(self) -> int:
-        return len(self.weights)
+        return int(self.table.num_rows)
 
-    def encode(self, symbols: SymbolTable) -> Codes:
+    def encode(self, relation: str, symbols: SymbolTable) -> Codes:
         """int64[n, arity]; new symbols are interned.
 
         Raises:
@@ -45,7 +43,7 @@ class TypedFacts:
         """
         codes = np.empty((len(self), len(self.types)), np.int64)
         for i, kind in enumerate(self.types):
-            where = f"column {i + 1} of the facts of {self.relation}"
+            where = f"column {i + 1} of the facts of {relation}"
             codes[:, i] = encode_arrow(self.table.column(column(i)), kind, symbols, where)
         return codes
 

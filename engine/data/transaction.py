@@ -1,11 +1,11 @@
 """What a client asks for: a Z-set of facts, a Z-set of rules, declarations; applied whole or not at all.
 
-A `Transaction` is plain data that went through `Transaction.parse`: shapes, weights and value types are right,
-but names, schemas and the current weights are not yet looked at (that is the reasoner's work, in log order).
-`encode` and `decode` are its form in the epoch log.
+A `Transaction` is plain data that went through `Transaction.parse` (as JSON) or `fact_changes` and `rule_changes` (from
+a caller of the library): shapes, weights and value types are right, but names, schemas and the current weights are not
+yet looked at (that is the reasoner's work, in log order). `encode` and `decode` are its form in the epoch log.
 
 The facts of a bulk import are too many for a log entry: there `batches` name files that hold them
-(engine/bulk/batches.py), and before the transaction is applied they are read into `columns`, typed columns and weights.
+(engine/bulk/batches.py), and before the transaction is applied they are read into `facts`, as typed columns.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 
+from engine.data.codes import Codes
 from engine.data.facts import TypedFacts
 from engine.data.values import VALUE_TYPES, Value, is_plain, plain_value
 from engine.errors import CorruptLogError, InvalidRequestError, InvalidValueError, InvalidWeightError, shown
@@ -29,17 +30,27 @@ STRATEGIES: tuple[str, ...] = get_args(Strategy)
 PlacementName = Literal["auto", "resident", "spark"]
 PLACEMENTS: tuple[str, ...] = get_args(PlacementName)
 
+Facts: TypeAlias = Mapping[str, "Iterable[tuple[Sequence[Value], int]] | npt.NDArray[np.int64]"]
+"""By relation: (tuple, weight) pairs, or numbers int64[n, arity], each row of weight 1."""
+
 MAX_WEIGHT = 2**63 - 1
 """Weights lie between -MAX_WEIGHT and MAX_WEIGHT, so that the negation of each is one too."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactChange:
-    """`weight` is added to the weight of each tuple. A tuple that stands twice gets it twice."""
+    """`weight`, one for all tuples or int64[n], is added to the weight of each tuple. A tuple that stands twice gets
+    both. The log takes tuples of values with one weight; in process, tuples may be numbers, int64[n, arity], or typed
+    columns, too."""
 
     relation: str
-    tuples: Sequence[Sequence[Value]]
-    weight: int = 1
+    tuples: Sequence[Sequence[Value]] | Codes | TypedFacts
+    weight: int | Codes = 1
+
+    @property
+    def weights(self) -> Codes:
+        """int64[1] or int64[n]."""
+        return np.array([self.weight], np.int64) if isinstance(self.weight, int) else self.weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +100,6 @@ class Transaction:
     strategy: Strategy | None = None
     placement: PlacementName | None = None
     batches: tuple[Batch, ...] = ()
-    columns: tuple[TypedFacts, ...] = ()
 
     @classmethod
     def parse(
@@ -126,13 +136,17 @@ class Transaction:
         )
 
     @property
+    def changes(self) -> list[FactChange]:
+        """The changes of facts that name a tuple."""
+        return [change for change in self.facts if len(change.tuples)]
+
+    @property
     def evaluation(self) -> tuple[Strategy | None, PlacementName | None]:
         """How it is to be evaluated: only transactions that agree on it can share an epoch."""
         return self.strategy, self.placement
 
     def encode(self) -> bytes:
-        """The transaction as JSON bytes, the form in which the log keeps it. It must have no `columns`."""
-        assert not self.columns, "columns are read from batches, they are not logged"
+        """The transaction as JSON bytes, the form in which the log keeps it. Its facts must be tuples of values."""
         chosen = {
             "undeclare": self.undeclare or None,
             "strategy": self.strategy,
@@ -198,17 +212,35 @@ def check_weight(weight: object, where: str) -> int:
     return weight
 
 
-def weighted_tuples(
-    relation: str, given: Iterable[tuple[Sequence[Value], int]]
-) -> tuple[list[Sequence[Value]], npt.NDArray[np.int64]]:
-    """The facts of one relation as a caller of the library gives them, an iterable of (tuple, weight): the tuples, and
-    int64[n] weights. Numpy's scalars become Python's; the iterable is consumed.
+def fact_changes(facts: Facts) -> tuple[FactChange, ...]:
+    """The facts as a caller of the library gives them. Numpy's scalars become Python's; iterables are consumed.
 
     Raises:
         InvalidRequestError: something is not a pair of a tuple (or list) and a weight.
         InvalidWeightError: a weight is 0, not an integer, or too large.
-        InvalidValueError: a value is of no type of the language.
+        InvalidValueError: a value is of no type of the language, or an array has another shape or type.
     """
+    if not isinstance(facts, Mapping):
+        raise InvalidRequestError(
+            f"facts must map names of relations to their facts, not {type(facts).__name__}"
+        )
+    return tuple(
+        FactChange(relation, _checked_array(relation, given))
+        if isinstance(given, np.ndarray)
+        else _weighted_tuples(relation, given)
+        for relation, given in facts.items()
+    )
+
+
+def _checked_array(relation: str, tuples: npt.NDArray[Any]) -> Codes:
+    if tuples.ndim != 2 or tuples.dtype.kind not in "iu":
+        raise InvalidValueError(f"facts of {relation} as an array must be integers of shape [n, arity]")
+    if tuples.dtype == np.uint64 and len(tuples) and tuples.max() > np.iinfo(np.int64).max:
+        raise InvalidValueError(f"a number in the facts of {relation} does not fit into 64 bits")
+    return tuples
+
+
+def _weighted_tuples(relation: str, given: Iterable[tuple[Sequence[Value], int]]) -> FactChange:
     where = f"facts of {relation}"
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise InvalidRequestError(f"{where} must be {_SHAPE}, not {shown(given)}", relation=relation)
@@ -225,7 +257,7 @@ def weighted_tuples(
         weights = [check_weight(weight, f"{where}, entry {i}") for i, weight in enumerate(weights)]
     if not VALUE_TYPES.issuperset(map(type, chain.from_iterable(tuples))):
         tuples = [_plain_row(row, f"{where}, entry {i}") for i, row in enumerate(tuples)]
-    return tuples, np.array(weights, np.int64)
+    return FactChange(relation, tuples, np.array(weights, np.int64))
 
 
 _ROWS = frozenset((tuple, list))
@@ -245,7 +277,7 @@ def _entry(relation: str, position: int, entry: Any) -> tuple[Sequence[Value], A
     return tuple(values), entry[1]
 
 
-def weighted_rules(given: Iterable[tuple[str, int]]) -> tuple[RuleChange, ...]:
+def rule_changes(given: Iterable[tuple[str, int]]) -> tuple[RuleChange, ...]:
     """The rules as a caller of the library gives them, an iterable of (text, weight).
 
     Raises:

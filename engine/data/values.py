@@ -22,6 +22,7 @@ import numpy.typing as npt
 from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
 from engine.errors import InvalidValueError, TypeMismatchError, shown
+from engine.language.constants import write_constant
 from engine.language.schema import Column, ColumnType, Schema
 from engine.language.syntax import Constant
 
@@ -236,6 +237,11 @@ def decode_column(codes: Codes, column: ColumnType | None, symbols: SymbolTable)
     assert column is ColumnType.NUMBER or not len(codes), "tuples of unknown type"
     numbers: list[Any] = codes.tolist()
     return numbers
+
+
+def write_tuple(values: Sequence[Value]) -> str:
+    """The tuple as program text has it behind the name of a relation: `("a", 1)`."""
+    return f"({', '.join(write_constant(value, type_of(value)) for value in values)})"
 
 
 def _float_code(value: Any) -> int:

@@ -8,7 +8,7 @@ tuples that such a relation would hold. Always: after every committed epoch all 
 relation that the epoch changed, or that becomes a constraint with it, is looked at.
 
 Each transaction is held to the constraints by itself, as if it were alone: one that breaks a constraint is refused
-also where the next one in its group would mend it (interaction.py).
+also where the next one in its group would mend it (sharing.py).
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from __future__ import annotations
 import numpy as np
 
 from engine.circuit.naming import name_of
+from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
-from engine.data.values import decode, type_of
+from engine.data.values import decode, write_tuple
+from engine.database.database import Database
 from engine.database.program import Program
 from engine.errors import ConstraintViolationError
-from engine.language.constants import write_constant
-from engine.maintenance.placement import Executed, Placement
+from engine.maintenance.placement import Executed
 
 SHOWN = 10
 """Offending tuples that an error names."""
@@ -32,10 +33,9 @@ def constraints_of(program: Program) -> frozenset[str]:
     return program.declared.constraints
 
 
-def check_constraints(
-    before: Program, program: Program, executed: Executed, placement: Placement, symbols: SymbolTable
-) -> None:
-    """Refuse an executed epoch after which a constraint holds a tuple. The caller rolls it back.
+def check_constraints(before: Database, program: Program, executed: Executed) -> None:
+    """Refuse an executed epoch, which leads to `program`, after which a constraint holds a tuple. The caller rolls it
+    back.
 
     Raises:
         ConstraintViolationError: for the first such relation by name.
@@ -43,22 +43,22 @@ def check_constraints(
     constraints = constraints_of(program)
     if not constraints:
         return
-    new = constraints - constraints_of(before)
+    new = constraints - constraints_of(before.program)
     changed = {name_of(key) for key in executed.relations}
     for relation in sorted(constraints & (changed | new)):
-        number = placement.count(program.key(relation), "all")
+        number = before.placement.count(program.key(relation), "all")
         if number:
-            raise _violation(relation, number, program, placement, symbols)
+            codes, _ = before.placement.tuples(program.key(relation), {}, "all")
+            raise _violation(relation, number, codes, program, before.symbols)
 
 
 def _violation(
-    relation: str, number: int, program: Program, placement: Placement, symbols: SymbolTable
+    relation: str, number: int, codes: Codes, program: Program, symbols: SymbolTable
 ) -> ConstraintViolationError:
-    codes, _ = placement.tuples(program.key(relation), {}, "all")
     first = codes[np.lexsort(codes.T[::-1])[:SHOWN]] if codes.shape[1] else codes[:1]
     types = [column.type for column in program.schemas[relation].columns]
     tuples = decode(first, types, symbols)
-    shown = ", ".join(f"{relation}({', '.join(write_constant(v, type_of(v)) for v in t)})" for t in tuples)
+    shown = ", ".join(f"{relation}{write_tuple(values)}" for values in tuples)
     more = f" and {number - len(tuples)} more" if number > len(tuples) else ""
     rules = [info for info, rule in program.rules.values() if rule.head.relation == relation]
     return ConstraintViolationError(

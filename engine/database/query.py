@@ -13,13 +13,14 @@ atom, also one that an equation gives (`x = "a", p(x, y)`), narrows what is read
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from engine.circuit.compile import compile_circuit
+from engine.circuit.naming import named
 from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
 from engine.data.values import Encoder, Tuple, Value, decode, encode_value
@@ -35,12 +36,12 @@ from engine.errors import (
     did_you_mean,
     shown,
 )
+from engine.language.binding import sides
 from engine.language.check import check_rule
 from engine.language.inference import infer_schemas
 from engine.language.parser import parse_query
 from engine.language.schema import Column, Schema
 from engine.language.syntax import (
-    Aggregate,
     Atom,
     Comparison,
     Constant,
@@ -50,8 +51,9 @@ from engine.language.syntax import (
     Rule,
     Term,
     Variable,
-    children,
+    names_outside,
     walk,
+    walk_outside,
 )
 from engine.maintenance.placement import Budget
 
@@ -228,13 +230,13 @@ def _head(query: Query) -> tuple[tuple[str, ...], Atom]:
         return _names(query.head.terms), Atom(ANSWER, query.head.terms, query.head.span)
     first: dict[str, Variable] = {}
     for body in query.bodies:
-        for variable in (v for literal in body for v in _outside(literal)):
+        for variable in _outside(body):
             known = first.setdefault(variable.name, variable)
             if _place(variable) < _place(known):
                 first[variable.name] = variable
     variables = sorted(first.values(), key=_place)
     for body in query.bodies:
-        present = {v.name for literal in body for v in _outside(literal)}
+        present = names_outside(*body)
         for variable in variables:
             if variable.name not in present:
                 raise UnsafeRuleError(
@@ -260,13 +262,9 @@ def _names(terms: Sequence[Term]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _outside(node: Literal | Term) -> Iterator[Variable]:
-    """The variables of a node that do not stand inside of an aggregate."""
-    if isinstance(node, Variable):
-        yield node
-    elif not isinstance(node, Aggregate):
-        for child in children(node):
-            yield from _outside(child)
+def _outside(body: Iterable[Literal]) -> Iterator[Variable]:
+    """The variables of a body that do not stand inside of an aggregate."""
+    return (node for literal in body for node in walk_outside(literal) if isinstance(node, Variable))
 
 
 def _place(variable: Variable) -> tuple[int, int]:
@@ -293,13 +291,8 @@ def _reads(query: Query) -> dict[str, tuple[Bound, ...]]:
 
 def _given(body: Sequence[Literal]) -> dict[str, Constant]:
     """The variables that an equation of the body makes a constant."""
-    given: dict[str, Constant] = {}
-    for literal in body:
-        if isinstance(literal, Comparison) and literal.operator == "=":
-            for variable, constant in ((literal.left, literal.right), (literal.right, literal.left)):
-                if isinstance(variable, Variable) and isinstance(constant, Constant):
-                    given[variable.name] = constant
-    return given
+    pairs = (pair for literal in body for pair in sides(literal))
+    return {variable: term for variable, term in pairs if isinstance(term, Constant)}
 
 
 # ---- errors
@@ -323,10 +316,7 @@ def unknown_relation(atom: Atom, text: str, schemas: Mapping[str, Schema]) -> Un
 def _reword(error: ZedlogError) -> None:
     """Take the name that the answer has inside out of an error."""
     error.message = error.message.replace(ANSWER, "the answer")
-    error.args = (error.message,)
-    for field, value in error.detail.items():
-        if isinstance(value, str):
-            error.detail[field] = value.replace(ANSWER, "answer")
+    named(error, {ANSWER: "answer"})
 
 
 def _over(error: BudgetExceededError, budget: Budget) -> BudgetExceededError:

@@ -13,29 +13,25 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from engine.data.codes import Codes
-from engine.data.symbols import SymbolTable
 from engine.data.transaction import (
+    Facts,
     Mode,
     PlacementName,
-    RuleChange,
     Strategy,
     Transaction,
-    weighted_rules,
-    weighted_tuples,
+    fact_changes,
+    rule_changes,
 )
 from engine.data.values import Encoder, Tuple, Value, decode, encode_value, fitted, plain_value
+from engine.database.database import Database
 from engine.database.epoch import EpochResult, RuleInfo
 from engine.database.home import Placements
-from engine.database.program import Program
 from engine.database.query import Answer, answer
-from engine.database.staging import FactInput, Request, check_array
+from engine.database.saved import SavedState
 from engine.database.writer import GroupResult, Writer
 from engine.errors import (
     InvalidRequestError,
@@ -52,28 +48,15 @@ from engine.maintenance.policy import SWITCH, Policy
 if TYPE_CHECKING:
     from engine.spark.session.session import SparkOptions, SparkSource
 
-Facts: TypeAlias = Mapping[str, "Iterable[tuple[Sequence[Value], int]] | npt.NDArray[np.int64]"]
 Rules: TypeAlias = Iterable[tuple[str, int]]
 
-__all__ = ["DOMAINS", "Exported", "Facts", "GroupResult", "Reasoner", "Rules"]
+__all__ = ["DOMAINS", "Facts", "GroupResult", "Reasoner", "Rules"]
 
 DOMAINS = ("all", "asserted", "derived")
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """All that `Reasoner.restore` needs; derived relations are computed again."""
-
-    symbols: tuple[str | None, ...]
-    facts: dict[str, tuple[Codes, Codes]]
-    schemas: dict[str, Schema]
-    rules: tuple[RuleInfo, ...]
-    declarations: str
-    epoch: int
-
-
-class Reasoner(Writer):
-    """See the module.
+class Reasoner:
+    """See the module. `database` is for looking only: what is in it changes through transactions.
 
     placement: `auto`, `resident` or `spark`. budget: what one epoch may take (`Budget`); by default, beside a limit of
     heights, half of the memory that the process may have (engine/maintenance/memory.py), beyond which it is refused,
@@ -101,16 +84,31 @@ class Reasoner(Writer):
             if max_height < 1:
                 raise InvalidRequestError(f"max_height is a whole number from 1 on, not {max_height!r}")
             budget = replace(budget, height=max_height)
-        super().__init__(places, budget, policy)
+        self.database = Database(places)
+        self._writer = Writer(self.database, budget, policy)
+
+    @property
+    def budget(self) -> Budget:
+        """What one epoch may take; it may be replaced between two epochs."""
+        return self._writer.budget
+
+    @budget.setter
+    def budget(self, budget: Budget) -> None:
+        self._writer.budget = budget
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last committed epoch; 0 before the first."""
+        return self.database.epoch
 
     @property
     def placement(self) -> str:
         """The placement that holds the state now: `resident` or `spark`."""
-        return self._placement.name
+        return self.database.placement.name
 
     def close(self) -> None:
         """Give back what is held outside of this process; the reasoner must not be used any more."""
-        self._placements.close()
+        self.database.places.close()
 
     def move_to(self, placement: str, spark: SparkOptions | SparkSource | None = None) -> None:
         """Go on in another placement, with the same state; supports and heights stay as they are. From here on
@@ -119,7 +117,7 @@ class Reasoner(Writer):
         Raises:
             ZedlogError: the other placement cannot take it; everything is as before.
         """
-        self._placements.move_to(placement, spark, self._budget, Encoder(self._symbols))
+        self.database.places.move_to(placement, spark, self.budget, Encoder(self.database.symbols))
 
     # ---- changing
 
@@ -144,8 +142,8 @@ class Reasoner(Writer):
         Raises:
             ZedlogError: the transaction is refused; nothing changed.
         """
-        request = _request(facts, rules, declarations, mode, undeclare, False, strategy, placement)
-        return self._apply(request)
+        transaction = _transaction(facts, rules, declarations, mode, undeclare, False, strategy, placement)
+        return self._writer.apply(transaction)
 
     def dry_run(
         self,
@@ -158,23 +156,40 @@ class Reasoner(Writer):
         placement: PlacementName | None = None,
     ) -> EpochResult:
         """What `apply` would do; nothing stays."""
-        request = _request(facts, rules, declarations, mode, undeclare, True, strategy, placement)
-        return self._apply(request)
+        transaction = _transaction(facts, rules, declarations, mode, undeclare, True, strategy, placement)
+        return self._writer.apply(transaction)
+
+    def sharing(self, transactions: Sequence[Transaction]) -> int:
+        """How many of the first transactions can be one epoch, so that each has the fate that it would have alone."""
+        return self._writer.sharing(transactions)
+
+    def commit(self, transactions: Sequence[Transaction], *, shared: bool = False) -> GroupResult:
+        """Apply several transactions as one epoch, in order; dry runs come after it.
+
+        Each is checked against the weights that the ones before it leave; a refused one changes nothing. When the
+        evaluation is refused, or not all can share an epoch, the transactions are tried one after the other, and those
+        that fail are left out. How they are to be evaluated must be the same for all. shared: `sharing` has just said
+        that they can share an epoch; it is not asked again.
+
+        Raises:
+            InvalidRequestError: they ask for different strategies or placements.
+        """
+        return self._writer.commit(transactions, shared)
 
     # ---- reading
 
     def rules(self) -> list[RuleInfo]:
         """All rules of weight > 0."""
-        return list(self._program.rule_infos)
+        return list(self.database.program.rule_infos)
 
     def relations(self) -> dict[str, Schema]:
         """Every relation's schema."""
-        return dict(self._program.schemas)
+        return dict(self.database.program.schemas)
 
     def count(self, relation: str, domain: str = "all") -> int:
         """How many tuples the relation has in a domain: `all`, `asserted` or `derived`."""
         self._schema(relation)
-        return self._placement.count(self._program.key(relation), _domain(domain))
+        return self.database.placement.count(self.database.program.key(relation), _domain(domain))
 
     def facts(self, relation: str, /, domain: str = "all", **bound: Value) -> list[Tuple]:
         """The tuples whose columns have the values `bound`, in no particular order.
@@ -200,8 +215,10 @@ class Reasoner(Writer):
             if code is None:
                 return []
             codes_of[position] = code
-        codes, weights = self._placement.tuples(self._program.key(relation), codes_of, _domain(domain))
-        tuples = decode(codes, [column.type for column in schema.columns], self._symbols)
+        codes, weights = self.database.placement.tuples(
+            self.database.program.key(relation), codes_of, _domain(domain)
+        )
+        tuples = decode(codes, [column.type for column in schema.columns], self.database.symbols)
         return list(zip(tuples, weights.tolist(), strict=True))
 
     def query(self, text: str, budget: Budget | None = None) -> Answer:
@@ -214,27 +231,31 @@ class Reasoner(Writer):
         """
         return answer(
             text,
-            self._program.schemas,
+            self.database.program.schemas,
             self._read,
-            self._symbols,
-            budget or Budget(memory=self._budget.memory),
+            self.database.symbols,
+            budget or Budget(memory=self.budget.memory),
         )
 
     def _read(self, relation: str, bound: Mapping[int, int]) -> Codes:
         """The tuples of a relation that have the codes `bound`, by column."""
-        return self._placement.tuples(self._program.key(relation), bound, "all")[0]
+        return self.database.placement.tuples(self.database.program.key(relation), bound, "all")[0]
 
     def _find(self, schema: Schema, position: int, value: Value) -> int | None:
         """The code of a value that a column is compared with; None for a symbol that occurs nowhere."""
         column = schema.columns[position]
         value = plain_value(value, f"column {position + 1} ({column.name}) of {schema.relation}")
         value = fitted(value, schema, position)
-        return self._symbols.find(value) if isinstance(value, str) else encode_value(value, self._symbols)
+        return (
+            self.database.symbols.find(value)
+            if isinstance(value, str)
+            else encode_value(value, self.database.symbols)
+        )
 
     def _schema(self, relation: str) -> Schema:
-        schema = self._program.schemas.get(relation)
+        schema = self.database.program.schemas.get(relation)
         if schema is None:
-            near = difflib.get_close_matches(relation, self._program.schemas)
+            near = difflib.get_close_matches(relation, self.database.program.schemas)
             raise UnknownRelationError(
                 f"there is no relation {shown(relation)}.{did_you_mean(near)}", relation=relation, near=near
             )
@@ -242,58 +263,44 @@ class Reasoner(Writer):
 
     def memory(self) -> int:
         """Bytes that the placement's arrays hold."""
-        return self._placement.memory()
+        return self.database.placement.memory()
 
     # ---- the state as a whole
 
-    def export(self) -> Exported:
+    def export(self) -> SavedState:
         """What a new process needs to go on from here."""
+        database, program = self.database, self.database.program
         facts = {}
-        for relation in self._program.schemas:
-            codes, weights = self._placement.tuples(self._program.key(relation), {}, "asserted")
+        for relation in program.schemas:
+            codes, weights = database.placement.tuples(program.key(relation), {}, "asserted")
             if len(codes):
                 facts[relation] = codes, weights
-        return Exported(
-            self._symbols.all(),
-            facts,
-            dict(self._program.schemas),
-            self._program.rule_infos,
-            self._program.declaration_text,
-            self._epoch,
+        return SavedState(
+            epoch=database.epoch,
+            symbols=database.symbols.all(),
+            facts=facts,
+            schemas=dict(program.schemas),
+            rules=program.rule_infos,
+            declarations=program.declaration_text,
         )
 
     @classmethod
     def restore(
         cls,
-        symbols: Sequence[str | None],
-        facts: Mapping[str, tuple[Codes, Codes]],
-        schemas: Mapping[str, Schema],
-        rules: Sequence[RuleInfo],
-        declarations: str,
-        epoch: int,
+        state: SavedState,
         placement: str = "auto",
         budget: Budget | None = None,
         threads: int | None = None,
         spark: SparkOptions | SparkSource | None = None,
         switch: float | Policy = SWITCH,
     ) -> Reasoner:
-        """A reasoner at `epoch` with these facts (codes, weights), rules and declarations; derives what follows.
+        """A reasoner that goes on from `state`; it derives what follows from it.
 
         No budget is kept on the way, for all of this was committed before; only `auto` goes to Spark where the memory
         budget says so, and Spark is there.
         """
         reasoner = cls(placement, budget, threads, spark, switch)
-        reasoner._symbols = SymbolTable(symbols)
-        held = {name: schemas[name] for name in facts}
-        program = (
-            Program(schemas=held, stored=held)
-            .changed([RuleChange(r.canonical, r.weight) for r in rules], declarations, "zset")
-            .with_infos(rules)
-            .inferred_anew(schemas)
-            .compiled(lambda _: False)
-        )
-        reasoner._recover(program, facts)
-        reasoner._epoch = epoch
+        reasoner._writer.recover(state)
         return reasoner
 
     def state(self) -> dict[str, Any]:
@@ -304,15 +311,17 @@ class Reasoner(Writer):
         """
         from engine.database.state import decoded_state
 
-        keyed = {self._program.key(name): schema for name, schema in self._program.schemas.items()}
-        return decoded_state(self._placement.state(), keyed, self._symbols)
+        keyed = {
+            self.database.program.key(name): schema for name, schema in self.database.program.schemas.items()
+        }
+        return decoded_state(self.database.placement.state(), keyed, self.database.symbols)
 
     def check_invariants(self) -> None:
         """Raise AssertionError where an internal structure contradicts another."""
-        self._placement.check_invariants()
+        self.database.placement.check_invariants()
 
 
-def _request(
+def _transaction(
     facts: Facts | None,
     rules: Rules | None,
     declarations: str,
@@ -321,31 +330,12 @@ def _request(
     dry_run: bool,
     strategy: Strategy | None,
     placement: PlacementName | None,
-) -> Request:
-    known = Transaction.parse(mode=mode, undeclare=undeclare, strategy=strategy, placement=placement)
-    inputs = []
-    if facts is not None and not isinstance(facts, Mapping):
-        raise InvalidRequestError(
-            f"facts must map names of relations to their facts, not {type(facts).__name__}"
-        )
-    for relation, given in (facts or {}).items():
-        if isinstance(given, np.ndarray):
-            check_array(relation, given)
-            tuples: Any = given
-            weights = np.ones(1, np.int64)
-        else:
-            tuples, weights = weighted_tuples(relation, given)
-        if len(tuples):
-            inputs.append(FactInput(relation, tuples, weights))
-    return Request(
-        tuple(inputs),
-        weighted_rules(rules) if rules is not None else (),
-        declarations,
-        known.mode,
-        dry_run,
-        known.undeclare,
-        known.strategy,
-        known.placement,
+) -> Transaction:
+    plain = Transaction.parse((), (), declarations, mode, dry_run, False, undeclare, strategy, placement)
+    return replace(
+        plain,
+        facts=fact_changes(facts) if facts is not None else (),
+        rules=rule_changes(rules) if rules is not None else (),
     )
 
 

@@ -26,9 +26,9 @@ import numpy as np
 from engine.circuit.circuit import Circuit
 from engine.circuit.normal import CoreRule
 from engine.data.facts import TypedFacts
+from engine.data.transaction import FactChange, Transaction
 from engine.data.values import takes
 from engine.database.program import Program
-from engine.database.staging import FactInput, Request
 from engine.language.syntax import (
     BinaryOperation,
     Comparison,
@@ -107,40 +107,43 @@ class Interactions:
         )
 
 
-def sharing(program: Program, interactions: Callable[[], Interactions], requests: Sequence[Request]) -> int:
-    """How many of the first requests can be one epoch; one at the least. interactions: makes those of the program."""
+def sharing(
+    program: Program, interactions: Callable[[], Interactions], transactions: Sequence[Transaction]
+) -> int:
+    """How many of the first transactions can be one epoch, one at the least. interactions: makes the program's."""
     earlier: set[Signed] = set()
-    for place, request in enumerate(requests):
-        if _changes_circuit(program, request):
+    for place, transaction in enumerate(transactions):
+        if _changes_circuit(program, transaction):
             return max(place, 1)
-        if place and requests[place - 1].dry_run and not request.dry_run:
+        if place and transactions[place - 1].dry_run and not transaction.dry_run:
             return place
         reached = interactions().reached
-        later = {judge for change in _changes(program, request) for judge in reached(change)}
+        later = {judge for change in _changes(program, transaction) for judge in reached(change)}
         if interactions().may_hide(later, earlier):
             return place
         earlier |= later
-    return len(requests)
+    return len(transactions)
 
 
-def _changes(program: Program, request: Request) -> Iterator[Signed]:
-    """What a request's facts add to and take away from."""
-    for change in request.facts:
+def _changes(program: Program, transaction: Transaction) -> Iterator[Signed]:
+    """What a transaction's facts add to and take away from."""
+    for change in transaction.changes:
         key = program.key(change.relation)
-        if (change.weights > 0).any():
+        weights = change.weights
+        if (weights > 0).any():
             yield key, 1
-        if (change.weights < 0).any():
+        if (weights < 0).any():
             yield key, -1
 
 
-def _changes_circuit(program: Program, request: Request) -> bool:
-    """Whether the request may lead to another circuit: by its rules and declarations, or the types of its facts."""
-    if request.rules or request.declarations or request.undeclare:
+def _changes_circuit(program: Program, transaction: Transaction) -> bool:
+    """Whether the transaction may lead to another circuit: by its rules and declarations, or the types of its facts."""
+    if transaction.rules or transaction.declarations or transaction.undeclare:
         return True
-    return not all(_has_types(program, change) for change in request.facts)
+    return not all(_has_types(program, change) for change in transaction.changes)
 
 
-def _has_types(program: Program, change: FactInput) -> bool:
+def _has_types(program: Program, change: FactChange) -> bool:
     """Whether the first tuple has the types for which the circuit was compiled."""
     types, schema = program.types.get(change.relation), program.schemas.get(change.relation)
     if types is None or schema is None:

@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from engine.data.codes import Codes
 from engine.data.facts import TypedFacts
-from engine.data.symbols import SymbolTable
-from engine.data.transaction import MAX_WEIGHT, Mode, PlacementName, RuleChange, Strategy, Transaction
+from engine.data.transaction import MAX_WEIGHT, FactChange, Mode, Transaction
 from engine.data.values import (
     Tuple,
     Value,
@@ -29,11 +28,12 @@ from engine.data.values import (
     encode_numbers,
     number_types,
     type_of,
+    write_tuple,
 )
+from engine.database.database import Database
 from engine.database.program import Program
 from engine.errors import (
     ArityError,
-    InvalidValueError,
     NegativeWeightError,
     TypeMismatchError,
     WeightOverflowError,
@@ -41,7 +41,6 @@ from engine.errors import (
 )
 from engine.language.operators import check_relation_name
 from engine.language.schema import Column, ColumnType, Schema
-from engine.maintenance.placement import Placement
 from engine.resident.relation import Relation
 
 Types: TypeAlias = tuple[ColumnType, ...]
@@ -55,22 +54,15 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class FactInput:
-    """Changes of one relation's facts: tuples of values, int64[n, arity] numbers, or typed columns; weights int64[n]
-    or int64[1]."""
-
-    relation: str
-    tuples: Sequence[Sequence[Value]] | Codes | TypedFacts
-    weights: npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
 class _Part:
     """Changes of facts whose tuples have the same types."""
 
-    relation: str
     types: Types
-    change: FactInput
+    change: FactChange
+
+    @property
+    def relation(self) -> str:
+        return self.change.relation
 
     @property
     def sample(self) -> Sequence[Value]:
@@ -81,59 +73,23 @@ class _Part:
         return tuples[0].tolist() if isinstance(tuples, np.ndarray) else tuples[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A transaction with its facts as arrays."""
-
-    facts: tuple[FactInput, ...]
-    rules: tuple[RuleChange, ...]
-    declarations: str
-    mode: Mode
-    dry_run: bool
-    undeclare: tuple[str, ...] = ()
-    strategy: Strategy | None = None
-    placement: PlacementName | None = None
-
-    @classmethod
-    def of(cls, transaction: Transaction) -> Request:
-        facts = tuple(
-            FactInput(change.relation, change.tuples, np.array([change.weight], np.int64))
-            for change in transaction.facts
-            if len(change.tuples)
-        )
-        facts += tuple(FactInput(bulk.relation, bulk, bulk.weights) for bulk in transaction.columns)
-        return cls(
-            facts,
-            transaction.rules,
-            transaction.declarations,
-            transaction.mode,
-            transaction.dry_run,
-            transaction.undeclare,
-            transaction.strategy,
-            transaction.placement,
-        )
-
-
 class Staging:
     """The epoch to be: `program` and `facts` grow with each `add`. Facts stand by the types of their tuples, for the
     types of a relation may change on the way.
 
-    heaviest: no fact has a larger weight before the epoch. While this and what is added are small, as they nearly
-    always are, no weight can leave its range, and what is only added needs no look at the weights that are there.
+    While the heaviest weight and what is added are small, as they nearly always are, no weight can leave its range, and
+    what is only added needs no look at the weights that are there.
     """
 
-    def __init__(
-        self, program: Program, placement: Placement, symbols: SymbolTable, heaviest: int = MAX_WEIGHT
-    ) -> None:
-        self.program = program
-        self._heaviest = heaviest
+    def __init__(self, before: Database) -> None:
+        self.program = self._before = before.program
+        self._heaviest = before.heaviest
         self.facts: dict[Typed, list[Delta]] = {}
-        self._before = program
-        self._placement = placement
-        self._symbols = symbols
+        self._placement = before.placement
+        self._symbols = before.symbols
         self._tallies: dict[Typed, Relation] = {}
 
-    def add(self, request: Request) -> None:
+    def add(self, transaction: Transaction) -> None:
         """Stage one transaction.
 
         Raises:
@@ -141,20 +97,22 @@ class Staging:
         """
         mark = len(self._symbols)
         try:
-            self._add(request)
+            self._add(transaction)
         except BaseException:
             self._symbols.truncate(mark)
             raise
 
-    def _add(self, request: Request) -> None:
-        parts = [part for change in request.facts for part in _by_types(change, self._hint(change.relation))]
-        program, sums, others = self._fitting(request, parts)
+    def _add(self, transaction: Transaction) -> None:
+        parts = [
+            part for change in transaction.changes for part in _by_types(change, self._hint(change.relation))
+        ]
+        program, sums, others = self._fitting(transaction, parts)
         if any(map(self._is_held, others)):
             # Integers, which a declaration of this transaction makes floats.
             parts = [*(part for part in parts if self._is_held(part)), *others]
-            program, sums, others = self._fitting(request, parts)
+            program, sums, others = self._fitting(transaction, parts)
         gained: dict[str, Schema] = {}
-        for typed, deltas in self._sums(request.mode, others).items():
+        for typed, deltas in self._sums(transaction.mode, others).items():
             relation, types = typed
             held = gained.get(relation) or program.stored.get(relation)
             if held is not None:
@@ -167,12 +125,12 @@ class Staging:
         self.program = program
 
     def _fitting(
-        self, request: Request, parts: Sequence[_Part]
+        self, transaction: Transaction, parts: Sequence[_Part]
     ) -> tuple[Program, dict[Typed, list[Delta]], list[_Part]]:
-        """The program with the request's rules and declarations, over the facts that are held then, but for the
+        """The program with the transaction's rules and declarations, over the facts that are held then, but for the
         `others`; the changes of facts of the types that are held now; and the other parts, with the types that they
         have there."""
-        sums = self._sums(request.mode, [part for part in parts if self._is_held(part)])
+        sums = self._sums(transaction.mode, [part for part in parts if self._is_held(part)])
         # What loses all of its facts may get others of any type with the same transaction.
         emptied = {
             typed[0]
@@ -180,7 +138,7 @@ class Staging:
             if any((weights < 0).any() for _, weights in deltas) and not self._asserted_after(typed, deltas)
         }
         program = self.program.changed(
-            request.rules, request.declarations, request.mode, emptied, request.undeclare
+            transaction.rules, transaction.declarations, transaction.mode, emptied, transaction.undeclare
         )
         others = [
             _fitted(part, program.schemas.get(part.relation)) for part in parts if not self._is_held(part)
@@ -231,11 +189,11 @@ class Staging:
         key = self._key_before(typed)
         return np.zeros(len(codes), np.int64) if key is None else self._placement.asserted(key, codes)
 
-    def _encode(self, part: FactInput, types: Types) -> Codes:
+    def _encode(self, part: FactChange, types: Types) -> Codes:
         if isinstance(part.tuples, np.ndarray):
             return encode_numbers(part.tuples, types)
         if isinstance(part.tuples, TypedFacts):
-            return part.tuples.encode(self._symbols)
+            return part.tuples.encode(part.relation, self._symbols)
         codes = np.empty((len(part.tuples), len(types)), np.int64)
         for position, values in enumerate(zip(*part.tuples, strict=True)):
             where = f"column {position + 1} of the facts of {part.relation}"
@@ -314,7 +272,7 @@ class Staging:
         }
 
     def _shown(self, typed: Typed, codes: Codes) -> str:
-        shown = [f"{typed[0]}({', '.join(map(_literal, values))})" for values in self._decoded(typed, codes)]
+        shown = [f"{typed[0]}{write_tuple(values)}" for values in self._decoded(typed, codes)]
         more = f" and {len(codes) - _SHOWN} more" if len(codes) > _SHOWN else ""
         return ", ".join(shown) + more
 
@@ -437,7 +395,7 @@ def _schema(relation: str, types: Types, known: Schema | None) -> Schema:
     return Schema(relation, columns, known.declared)
 
 
-def _by_types(change: FactInput, hint: Schema | None) -> list[_Part]:
+def _by_types(change: FactChange, hint: Schema | None) -> list[_Part]:
     """The change, apart by the types of its tuples; nearly always they all have those of `hint`.
 
     Raises:
@@ -445,14 +403,14 @@ def _by_types(change: FactInput, hint: Schema | None) -> list[_Part]:
     """
     relation, tuples = change.relation, change.tuples
     if isinstance(tuples, np.ndarray):
-        return [_Part(relation, (ColumnType.NUMBER,) * tuples.shape[1], change)]
+        return [_Part((ColumnType.NUMBER,) * tuples.shape[1], change)]
     if isinstance(tuples, TypedFacts):
-        return [_Part(relation, tuples.types, change)]
+        return [_Part(tuples.types, change)]
     arity = hint.arity if hint is not None else len(tuples[0])
     if all(len(values) == arity for values in tuples):
         schema = hint or Schema(relation, tuple(Column(f"c{i}", None) for i in range(arity)))
         try:
-            return [_Part(relation, column_types(relation, tuples, schema) if arity else (), change)]
+            return [_Part(column_types(relation, tuples, schema) if arity else (), change)]
         except TypeMismatchError:
             pass
     places: dict[Types, list[int]] = {}
@@ -460,7 +418,7 @@ def _by_types(change: FactInput, hint: Schema | None) -> list[_Part]:
         places.setdefault(tuple(map(type_of, values)), []).append(place)
     weights = np.broadcast_to(change.weights, len(tuples))
     return [
-        _Part(relation, types, FactInput(relation, [tuples[i] for i in own], weights[own]))
+        _Part(types, FactChange(relation, [tuples[i] for i in own], weights[own]))
         for types, own in places.items()
     ]
 
@@ -477,7 +435,7 @@ def _fitted(part: _Part, schema: Schema | None) -> _Part:
         return part
     if schema.arity != len(types):
         raise ArityError(
-            f"{schema} has {_columns(schema.arity)}, but the tuple ({', '.join(map(_literal, part.sample))}) "
+            f"{schema} has {_columns(schema.arity)}, but the tuple {write_tuple(part.sample)} "
             f"has {len(types)}",
             relation=relation,
             expected=schema.arity,
@@ -524,24 +482,6 @@ def _two_types(held: Schema, types: Types) -> ZedlogError:
         expected=column.type.value,
         got=types[place].value,
     )
-
-
-def check_array(relation: str, tuples: object) -> None:
-    """An array of facts is int64[n, arity].
-
-    Raises:
-        InvalidValueError: it is of another shape or type.
-    """
-    if not isinstance(tuples, np.ndarray) or tuples.ndim != 2 or tuples.dtype.kind not in "iu":
-        raise InvalidValueError(f"facts of {relation} as an array must be integers of shape [n, arity]")
-    if tuples.dtype == np.uint64 and len(tuples) and tuples.max() > np.iinfo(np.int64).max:
-        raise InvalidValueError(f"a number in the facts of {relation} does not fit into 64 bits")
-
-
-def _literal(value: Value) -> str:
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _columns(arity: int) -> str:

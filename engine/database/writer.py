@@ -1,9 +1,9 @@
-"""The writing half of a reasoner: transactions become epochs, each applied whole or not at all.
+"""The writer of one database: transactions become epochs, each applied whole or not at all.
 
-In: checked requests. Out: for each its result or its refusal, and for each committed epoch a record that says all
+In: transactions. Out: for each its result or its refusal, and for each committed epoch a record that says all
 that changed. Always: program, symbols and placement change together, at the end of an epoch that succeeded; after a
 refusal or a dry run all three are as before. A group costs one evaluation; only when that is refused, or one of its
-transactions might hide what is wrong with another (interaction.py), are they tried one after the other.
+transactions might hide what is wrong with another (sharing.py), are they tried one after the other.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ import numpy.typing as npt
 from engine.circuit.circuit import Circuit, texts_of
 from engine.circuit.naming import PRIME, name_of, named
 from engine.data.symbols import SymbolTable
-from engine.data.transaction import PlacementName, Transaction
+from engine.data.transaction import PlacementName, RuleChange, Transaction
 from engine.data.values import Encoder, decode
 from engine.database.constraints import check_constraints, constraints_of
+from engine.database.database import Database
 from engine.database.epoch import Changes, EpochRecord, EpochResult, changed_name, replaced
-from engine.database.home import Placements, cannot_take
+from engine.database.home import cannot_take
 from engine.database.program import Program
+from engine.database.saved import SavedState
 from engine.database.sharing import Interactions, sharing
-from engine.database.staging import Request, Staging
+from engine.database.staging import Staging
 from engine.errors import (
     BudgetExceededError,
     EvaluationCancelledError,
@@ -38,7 +40,7 @@ from engine.errors import (
 )
 from engine.language.schema import ColumnType, Schema
 from engine.maintenance.change import RelationChange
-from engine.maintenance.placement import Budget, Executed, FactDelta, Placement
+from engine.maintenance.placement import Budget, Executed, FactDelta
 from engine.maintenance.policy import Policy, reason
 
 T = TypeVar("T")
@@ -56,18 +58,16 @@ class GroupResult:
 
 
 class Writer:
-    """See the module. Owns the program, the symbols, the placement and the number of the last epoch."""
+    """See the module. The one that changes `database`.
 
-    def __init__(self, placements: Placements, budget: Budget, policy: Policy) -> None:
-        self._placements = placements
-        self._budget = budget
+    budget: what one epoch may take; it may be replaced between two epochs. policy: as of `Reasoner`.
+    """
+
+    def __init__(self, database: Database, budget: Budget, policy: Policy) -> None:
+        self.budget = budget
+        self._database = database
         self._policy = policy
-        self._symbols = SymbolTable()
-        self._program = Program()
-        self._epoch = 0
         self._interactions: Interactions | None = None
-        # No fact ever had a larger weight: see Staging.
-        self._heaviest = 0
         self._evaluation: tuple[Policy, PlacementName | None] = policy, None
         # Symbols: how many codes there were, and strings, when they were looked at last; what was forgotten since the
         # last epoch; and the results whose changes are not decoded yet.
@@ -75,95 +75,73 @@ class Writer:
         self._forgotten: list[npt.NDArray[np.int64]] = []
         self._results: WeakSet[EpochResult] = WeakSet()
 
-    @property
-    def _placement(self) -> Placement:
-        """The placement that holds the state now."""
-        return self._placements.now
-
-    @property
-    def epoch(self) -> int:
-        """The number of the last committed epoch; 0 before the first."""
-        return self._epoch
-
     def sharing(self, transactions: Sequence[Transaction]) -> int:
         """How many of the first transactions can be one epoch, so that each has the fate that it would have alone."""
-        return self._sharing([Request.of(transaction) for transaction in transactions])
-
-    def _sharing(self, requests: Sequence[Request]) -> int:
-        return sharing(self._program, self._interactions_now, requests)
+        return sharing(self._database.program, self._interactions_now, transactions)
 
     def _interactions_now(self) -> Interactions:
-        program, known = self._program, self._interactions
+        program, known = self._database.program, self._interactions
         constraints = {program.key(name) for name in constraints_of(program)}
         if known is None or known.circuit is not program.circuit or known.constraints != constraints:
             known = self._interactions = Interactions(program.circuit, constraints)
         return known
 
-    def commit(self, transactions: Sequence[Transaction]) -> GroupResult:
-        """Apply several transactions as one epoch, in order; dry runs come after it.
-
-        Each is checked against the weights that the ones before it leave; a refused one changes nothing. When the
-        evaluation is refused, or not all can share an epoch, the transactions are tried one after the other, and those
-        that fail are left out. How they are to be evaluated must be the same for all.
-
-        Raises:
-            InvalidRequestError: they ask for different strategies or placements.
-        """
+    def commit(self, transactions: Sequence[Transaction], shared: bool) -> GroupResult:
+        """See `Reasoner.commit`."""
         if len({transaction.evaluation for transaction in transactions}) > 1:
             raise InvalidRequestError(
                 "transactions that ask for different strategies or placements cannot share an epoch"
             )
-        requests = [Request.of(transaction) for transaction in transactions]
-        outcomes: list[EpochResult | ZedlogError | None] = [None] * len(requests)
-        real = [i for i, request in enumerate(requests) if not request.dry_run]
+        outcomes: list[EpochResult | ZedlogError | None] = [None] * len(transactions)
+        real = [i for i, transaction in enumerate(transactions) if not transaction.dry_run]
         record: EpochRecord | None = None
         if real:
-            group = [requests[i] for i in real]
+            group = [transactions[i] for i in real]
             results: list[EpochResult | ZedlogError]
             try:
-                results, record = self._committing(group[0], lambda: self._group(group))
+                results, record = self._committing(group[0], lambda: self._group(group, shared))
             except ZedlogError as error:
                 results = [error] * len(group)
             for i, outcome in zip(real, results, strict=True):
                 outcomes[i] = outcome
-        for i, request in enumerate(requests):
-            if request.dry_run:
+        for i, transaction in enumerate(transactions):
+            if transaction.dry_run:
                 try:
-                    outcomes[i] = self._apply(request)
+                    outcomes[i] = self.apply(transaction)
                 except ZedlogError as error:
                     outcomes[i] = error
         return GroupResult(record, [outcome for outcome in outcomes if outcome is not None])
 
-    def _apply(self, request: Request) -> EpochResult:
+    def apply(self, transaction: Transaction) -> EpochResult:
         """One transaction, as an epoch of its own.
 
         Raises:
             ZedlogError: it is refused; nothing changed.
         """
-        return self._committing(request, lambda: self._one(request))
+        return self._committing(transaction, lambda: self._one(transaction))
 
-    def _committing(self, request: Request, work: Callable[[], T]) -> T:
+    def _committing(self, transaction: Transaction, work: Callable[[], T]) -> T:
         """The work of an epoch, where it is to be done; if nothing is committed, nothing has moved.
 
         Raises:
             ZedlogError: the placement that is asked for cannot be had.
         """
-        epoch, places = self._epoch, self._placements
-        self._evaluation = self._policy.asking(request.strategy), request.placement
+        epoch, places = self._database.epoch, self._database.places
+        self._evaluation = self._policy.asking(transaction.strategy), transaction.placement
         self._forget_symbols()
-        places.begin(request.placement, request.dry_run, self._budget, Encoder(self._symbols))
+        places.begin(transaction.placement, transaction.dry_run, self.budget, Encoder(self._database.symbols))
         try:
             return work()
         finally:
-            places.end(committed=self._epoch != epoch)
+            places.end(committed=self._database.epoch != epoch)
 
     def _forget_symbols(self) -> None:
         """Forget the symbols that nothing uses, when as many came since the last time as there were then: so each
         symbol pays for a bounded number of looks."""
-        symbols = self._symbols
+        symbols = self._database.symbols
         if len(symbols) - self._seen_codes <= max(_FEW_SYMBOLS, self._seen_symbols):
             return
-        program = self._program
+        program = self._database.program
         columns: dict[str, Sequence[int] | None] = dict.fromkeys(program.circuit.arities)
         for name, schema in program.schemas.items():
             columns[program.key(name)] = [
@@ -171,7 +149,9 @@ class Writer:
                 for place, column in enumerate(schema.columns)
                 if column.type in (None, ColumnType.SYMBOL)
             ]
-        used = self._placement.codes({key: places for key, places in columns.items() if places != []})
+        used = self._database.placement.codes(
+            {key: places for key, places in columns.items() if places != []}
+        )
         self._seen_codes = len(symbols)
         if used is not None:
             for result in list(self._results):
@@ -181,44 +161,46 @@ class Writer:
             self._forgotten.append(symbols.keep(used, texts_of(program.circuit)))
         self._seen_symbols = symbols.held
 
-    def _one(self, request: Request) -> EpochResult:
+    def _one(self, transaction: Transaction) -> EpochResult:
         start = time.perf_counter()
-        mark = len(self._symbols)
+        mark = len(self._database.symbols)
         try:
-            staging = Staging(self._program, self._placement, self._symbols, self._heaviest)
-            staging.add(request)
+            staging = Staging(self._database)
+            staging.add(transaction)
             program, executed = self._execute(staging)
             record = self._record(program, executed, mark, start)
-            result = EpochResult(record.epoch, request.dry_run, record, self._decode_changes)
+            result = EpochResult(record.epoch, transaction.dry_run, record, self._decode_changes)
             self._results.add(result)
-            if request.dry_run:
+            if transaction.dry_run:
                 # Decode while the symbols are there.
                 _ = result.changes
-                self._placement.rollback()
-                self._symbols.truncate(mark)
+                self._database.placement.rollback()
+                self._database.symbols.truncate(mark)
             else:
                 self._keep(program, record)
             return result
         except ZedlogError:
-            self._symbols.truncate(mark)
+            self._database.symbols.truncate(mark)
             raise
 
-    def _group(self, requests: list[Request]) -> tuple[list[EpochResult | ZedlogError], EpochRecord | None]:
+    def _group(
+        self, transactions: Sequence[Transaction], shared: bool
+    ) -> tuple[list[EpochResult | ZedlogError], EpochRecord | None]:
         start = time.perf_counter()
-        mark = len(self._symbols)
-        alone = len(requests) > 1 and self._sharing(requests) < len(requests)
-        outcomes, done, failure = ([], None, None) if alone else self._stage(requests)
+        mark = len(self._database.symbols)
+        alone = len(transactions) > 1 and not shared and self.sharing(transactions) < len(transactions)
+        outcomes, done, failure = ([], None, None) if alone else self._stage(transactions)
         if isinstance(failure, SparkUnavailableError | EvaluationCancelledError):
             # That is not for what any of them wants: to try them one by one would be to wait for Spark each time.
             outcomes = [outcome or failure for outcome in outcomes]
         elif failure is not None or alone:
-            self._symbols.truncate(mark)
-            refused = self._refusals(requests, mark)
-            _, done, failure = self._stage([r for i, r in enumerate(requests) if i not in refused])
+            self._database.symbols.truncate(mark)
+            refused = self._refusals(transactions, mark)
+            _, done, failure = self._stage([r for i, r in enumerate(transactions) if i not in refused])
             # A limit of time may be passed at the second try though it was not at the first.
-            outcomes = [refused.get(i) or failure for i in range(len(requests))]
+            outcomes = [refused.get(i) or failure for i in range(len(transactions))]
         if done is None:
-            self._symbols.truncate(mark)
+            self._database.symbols.truncate(mark)
             return [outcome for outcome in outcomes if outcome is not None], None
         program, executed = done
         record = self._record(program, executed, mark, start)
@@ -227,48 +209,48 @@ class Writer:
         self._results.add(result)
         return [outcome or result for outcome in outcomes], record
 
-    def _refusals(self, requests: list[Request], mark: int) -> dict[int, ZedlogError]:
-        """The requests that cannot be applied, each tried together with those before it that can."""
+    def _refusals(self, transactions: Sequence[Transaction], mark: int) -> dict[int, ZedlogError]:
+        """The transactions that cannot be applied, each tried together with those before it that can."""
         refused: dict[int, ZedlogError] = {}
-        staging = Staging(self._program, self._placement, self._symbols, self._heaviest)
-        for i, request in enumerate(requests):
+        staging = Staging(self._database)
+        for i, transaction in enumerate(transactions):
             try:
-                staging.add(request)
+                staging.add(transaction)
             except ZedlogError as error:
                 refused[i] = error
                 continue
-            staged = len(self._symbols)
+            staged = len(self._database.symbols)
             try:
                 self._execute(staging)
-                self._placement.rollback()
-                self._symbols.truncate(staged)
+                self._database.placement.rollback()
+                self._database.symbols.truncate(staged)
             except EvaluationCancelledError:
                 # Of the group as a whole.
-                self._symbols.truncate(mark)
+                self._database.symbols.truncate(mark)
                 raise
             except SparkUnavailableError as error:
                 # It went away meanwhile: it is not for those that are left to wait for it again.
-                refused |= {j: error for j in range(len(requests)) if j not in refused}
+                refused |= {j: error for j in range(len(transactions)) if j not in refused}
                 break
             except ZedlogError as error:
                 refused[i] = error
                 # What is staged cannot be taken out again.
-                self._symbols.truncate(mark)
-                staging = Staging(self._program, self._placement, self._symbols, self._heaviest)
-                for earlier in (r for j, r in enumerate(requests[:i]) if j not in refused):
+                self._database.symbols.truncate(mark)
+                staging = Staging(self._database)
+                for earlier in (r for j, r in enumerate(transactions[:i]) if j not in refused):
                     staging.add(earlier)
-        self._symbols.truncate(mark)
+        self._database.symbols.truncate(mark)
         return refused
 
     def _stage(
-        self, requests: list[Request]
+        self, transactions: Sequence[Transaction]
     ) -> tuple[list[ZedlogError | None], tuple[Program, Executed] | None, ZedlogError | None]:
         """Stage and execute: (what was refused, what was executed, why the evaluation failed)."""
-        staging = Staging(self._program, self._placement, self._symbols, self._heaviest)
+        staging = Staging(self._database)
         outcomes: list[ZedlogError | None] = []
-        for request in requests:
+        for transaction in transactions:
             try:
-                staging.add(request)
+                staging.add(transaction)
                 outcomes.append(None)
             except ZedlogError as error:
                 outcomes.append(error)
@@ -280,28 +262,28 @@ class Writer:
             return outcomes, None, error
 
     def _execute(self, staging: Staging) -> tuple[Program, Executed]:
-        program = staging.program.compiled(self._placement.holds)
+        program = staging.program.compiled(self._database.placement.holds)
         facts = staging.fact_deltas(program)
         self._check_folds(program.circuit, facts)
         try:
-            executed = self._evaluate(program, facts)
+            executed = self._evaluate(program, facts, self.budget)
         except ZedlogError as error:
             raise named(error, program.public_names) from error.__cause__
         try:
-            check_constraints(self._program, program, executed, self._placement, self._symbols)
+            check_constraints(self._database, program, executed)
         except BaseException:
-            self._placement.rollback()
+            self._database.placement.rollback()
             raise
         return program, executed
 
     def _check_folds(self, circuit: Circuit, facts: Mapping[str, FactDelta]) -> None:
         """No relation holds facts that its rules aggregate."""
-        changed = circuit is not self._program.circuit
+        changed = circuit is not self._database.program.circuit
         for relation in (circuit.targets.keys() | facts.keys()) if changed else facts:
             for fold in circuit.folds_of(relation):
                 if fold.takes_facts:
                     continue
-                if relation in facts or self._placement.count(relation, "asserted"):
+                if relation in facts or self._database.placement.count(relation, "asserted"):
                     name = name_of(relation)
                     why = "several aggregates" if fold.part_of else fold.function
                     raise UnsupportedFeatureError(
@@ -310,13 +292,13 @@ class Writer:
                         relation=name,
                     )
 
-    def _evaluate(self, program: Program, facts: Mapping[str, FactDelta]) -> Executed:
+    def _evaluate(self, program: Program, facts: Mapping[str, FactDelta], budget: Budget) -> Executed:
         """Execute; what outgrows this process is dropped, and executed on Spark where that is ours to choose."""
-        encode, places = Encoder(self._symbols), self._placements
+        encode, places = Encoder(self._database.symbols), self._database.places
         policy, asked = self._evaluation
 
         def execute() -> Executed:
-            return places.now.execute(program.circuit, facts, encode, places.budget(self._budget), policy)
+            return places.now.execute(program.circuit, facts, encode, places.budget(budget), policy)
 
         try:
             return execute()
@@ -327,23 +309,33 @@ class Writer:
             except SparkUnavailableError as other:
                 raise cannot_take(error, other) from other
 
-    def _recover(self, program: Program, facts: Mapping[str, FactDelta]) -> None:
+    def recover(self, state: SavedState) -> None:
         """Hold what was committed before, at the first epoch: it must be taken, whatever it takes."""
-        places, budget = self._placements, self._budget
-        self._budget = unlimited = Budget(height=None, cancelled=budget.cancelled, entered=budget.entered)
-        if places.wanted == "auto":
-            self._budget = replace(unlimited, memory=budget.memory)
+        database, given = self._database, self.budget
+        database.symbols = SymbolTable(state.symbols)
+        held = {name: state.schemas[name] for name in state.facts}
+        program = (
+            Program(schemas=held, stored=held)
+            .changed(
+                [RuleChange(rule.canonical, rule.weight) for rule in state.rules], state.declarations, "zset"
+            )
+            .with_infos(state.rules)
+            .inferred_anew(state.schemas)
+            .compiled(lambda _: False)
+        )
+        unlimited = Budget(height=None, cancelled=given.cancelled, entered=given.entered)
+        memory = given.memory if database.places.wanted == "auto" else None
         try:
-            self._evaluate(program, facts)
+            self._evaluate(program, state.facts, replace(unlimited, memory=memory))
         except BudgetExceededError:
             # Too large for this process, and Spark cannot be had: then it is held here, as it was before.
-            self._budget = unlimited
-            places.start_resident()
-            self._evaluate(program, facts)
-        self._placement.commit()
-        places.end(committed=True)
-        self._program, self._budget = program, budget
-        self._heaviest = max((int(weights.max()) for _, weights in facts.values() if len(weights)), default=0)
+            database.places.start_resident()
+            self._evaluate(program, state.facts, unlimited)
+        database.placement.commit()
+        database.places.end(committed=True)
+        database.program, database.epoch = program, state.epoch
+        weights = (int(weights.max()) for _, weights in state.facts.values() if len(weights))
+        database.heaviest = max(weights, default=0)
 
     def _record(self, program: Program, executed: Executed, mark: int, start: float) -> EpochRecord:
         """The record of the executed epoch."""
@@ -351,18 +343,18 @@ class Writer:
         policy, _ = self._evaluation
         why = reason(policy, executed.switched, executed.rebuilt).replace(PRIME, "")
         return EpochRecord(
-            epoch=self._epoch + 1,
+            epoch=self._database.epoch + 1,
             relations=changes,
             rules=program.rule_infos,
             schemas=program.schemas,
             changed_schemas=changed,
             declarations=program.declaration_text,
             first_symbol=mark,
-            symbols=self._symbols.since(mark),
+            symbols=self._database.symbols.since(mark),
             strategy="bootstrap" if executed.switched or policy.strategy == "bootstrap" else "update",
-            placement=self._placement.name,
+            placement=self._database.placement.name,
             derivations=executed.derivations,
-            reason=f"{why}; {self._placements.why}" if self._placements.why else why,
+            reason=f"{why}; {self._database.places.why}" if self._database.places.why else why,
             elapsed_ms=(time.perf_counter() - start) * 1000,
             abandoned=executed.abandoned,
             estimate=executed.estimate,
@@ -378,7 +370,7 @@ class Writer:
         schemas: dict[str, Schema] = {}
         for key, change in executed.relations.items():
             name = name_of(key)
-            old, new = self._program.schemas.get(name), program.schemas.get(name)
+            old, new = self._database.program.schemas.get(name), program.schemas.get(name)
             if name in program.schemas and key == program.key(name):
                 changes[name], schemas[name] = change, _fuller(old, new)
             else:
@@ -389,12 +381,12 @@ class Writer:
         return changes, schemas
 
     def _keep(self, program: Program, record: EpochRecord) -> None:
-        self._placement.commit()
+        database = self._database
+        database.placement.commit()
         self._forgotten.clear()
-        self._program = program
-        self._epoch = record.epoch
+        database.program, database.epoch = program, record.epoch
         weights = (change.asserted for change in record.relations.values() if len(change.asserted))
-        self._heaviest = max(self._heaviest, *(int(asserted.max()) for asserted in weights), 0)
+        database.heaviest = max(database.heaviest, *(int(asserted.max()) for asserted in weights), 0)
 
     def _decode_changes(self, record: EpochRecord) -> Changes:
         """The tuples that an epoch inserted (+1) and deleted (-1), by relation."""
@@ -403,7 +395,7 @@ class Writer:
             moved = np.flatnonzero(change.present)
             if len(moved):
                 types = [column.type for column in record.changed_schemas[relation].columns]
-                tuples = decode(change.codes[moved], types, self._symbols)
+                tuples = decode(change.codes[moved], types, self._database.symbols)
                 decoded = zip(tuples, change.present[moved].tolist(), strict=True)
                 changes.setdefault(changed_name(relation), []).extend(decoded)
         return changes

@@ -9,11 +9,22 @@ nested aggregates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from engine.language.syntax import Aggregate, Literal, Rule, Term, Variable, children, rebuilt, walk
+from engine.language.syntax import (
+    Aggregate,
+    Literal,
+    Rule,
+    Term,
+    Variable,
+    children,
+    names_of,
+    names_outside,
+    rebuilt,
+    walk,
+    walk_outside,
+)
 
 _Node = TypeVar("_Node", bound=Literal | Term)
 
@@ -23,24 +34,14 @@ def distinct_locals(rule: Rule) -> Rule:
     literals = (rule.head, *rule.body)
     if not any(isinstance(node, Aggregate) for literal in literals for node in walk(literal)):
         return rule
-    outer = {name for literal in literals for name in _direct(literal)}
-    written = {n.name for literal in literals for n in walk(literal) if isinstance(n, Variable)}
-    renaming = _Renaming(set(outer), written)
+    outer = names_outside(*literals)
+    renaming = _Renaming(set(outer), names_of(*literals))
     names = {name: name for name in outer}
     return replace(
         rule,
         head=renaming.renamed(rule.head, names),
         body=tuple(renaming.renamed(literal, names) for literal in rule.body),
     )
-
-
-def _direct(node: Literal | Term) -> Iterator[str]:
-    """The variables of a node that are not inside of an aggregate below it."""
-    if isinstance(node, Variable):
-        yield node.name
-    elif not isinstance(node, Aggregate):
-        for child in children(node):
-            yield from _direct(child)
 
 
 class _Renaming:
@@ -59,10 +60,10 @@ class _Renaming:
     def _inside(self, aggregate: Aggregate, outer: dict[str, str]) -> dict[str, str]:
         """The names of variables in an aggregate: those around it, and new ones for its own."""
         names = dict(outer)
-        for node in children(aggregate):
-            for name in _direct(node):
-                if name not in names:
-                    names[name] = self._fresh(name)
+        for part in children(aggregate):
+            for node in walk_outside(part):
+                if isinstance(node, Variable) and node.name not in names:
+                    names[node.name] = self._fresh(node.name)
         return names
 
     def _fresh(self, name: str) -> str:

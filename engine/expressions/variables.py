@@ -4,7 +4,7 @@ In: a rule that type inference accepted, and the schemas that it found. Out: a t
 nothing fixes it.
 Always: the types are those of inference (the same unification runs, over this one rule). A variable that stands
 only inside of an aggregate is that aggregate's own; two aggregates may use one name for two variables, which
-`distinct_locals` tells apart. (locals.py) tells apart. Linear in the size of the rule.
+`distinct_locals` (locals.py) tells apart. Linear in the size of the rule.
 """
 
 from __future__ import annotations

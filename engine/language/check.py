@@ -8,9 +8,8 @@ and are bound there. Linear in the size of the rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from engine.errors import ProgramError, UnsafeRuleError
+from engine.language.binding import bound_by, shared_variables
 from engine.language.inference import infer_schemas
 from engine.language.supported import check_supported
 from engine.language.syntax import (
@@ -23,9 +22,9 @@ from engine.language.syntax import (
     Term,
     Variable,
     Wildcard,
-    children,
+    names_outside,
     terms_of,
-    walk,
+    walk_outside,
 )
 from engine.language.witnesses import without_witnesses
 
@@ -49,14 +48,9 @@ def check_safety(rule: Rule) -> None:
     Raises:
         UnsafeRuleError: a variable is not bound, or `_` stands where a value is needed.
     """
-    rule = explicit(rule)
-    outer = {
-        variable.name
-        for literal in (rule.head, *rule.body)
-        for term in terms_of(literal)
-        for variable in _variables(term)
-    }
-    bound = _bound(rule.body, set(), outer)
+    rule = without_witnesses(rule)
+    outer = names_outside(rule.head, *rule.body)
+    bound = bound_by(rule.body, outer=outer)
     for literal in rule.body:
         _check_literal(literal, bound, outer, rule)
     for term in rule.head.terms:
@@ -65,49 +59,6 @@ def check_safety(rule: Rule) -> None:
             raise _unsafe(rule, message, term)
         _check_aggregates(term, bound, outer, rule)
         _check_term(term, bound, "in the head", rule)
-
-
-def explicit(rule: Rule) -> Rule:
-    """The rule with its witnesses bound by atoms (witnesses.py)."""
-    return without_witnesses(rule, lambda body, given: _bound(body, given, set()))
-
-
-def _bound(body: Sequence[Literal], given: set[str], outer: set[str]) -> set[str]:
-    """The variables that the body binds, when those in `given` are bound already."""
-    bound = set(given)
-    for literal in body:
-        if isinstance(literal, Atom):
-            bound.update(term.name for term in literal.terms if isinstance(term, Variable))
-    # Each equation waits for the variables of one side to bind the other: Kahn's count, in linear time.
-    waiting: dict[str, list[int]] = {}
-    targets: list[str] = []
-    missing: list[int] = []
-    for target, source in _directed_equations(body):
-        needed = {v.name for v in _variables(source) + _shared_variables(source, outer)} - bound
-        for name in needed:
-            waiting.setdefault(name, []).append(len(targets))
-        targets.append(target)
-        missing.append(len(needed))
-    ready = [target for target, count in zip(targets, missing, strict=True) if count == 0]
-    while ready:
-        name = ready.pop()
-        if name in bound:
-            continue
-        bound.add(name)
-        for equation in waiting.get(name, ()):
-            missing[equation] -= 1
-            if missing[equation] == 0:
-                ready.append(targets[equation])
-    return bound
-
-
-def _directed_equations(body: Sequence[Literal]) -> Iterator[tuple[str, Term]]:
-    """Each variable that an equation gives, with the term that it would get."""
-    for literal in body:
-        if isinstance(literal, Comparison) and literal.operator == "=":
-            for target, source in ((literal.left, literal.right), (literal.right, literal.left)):
-                if isinstance(target, Variable) and not isinstance(source, Wildcard):
-                    yield target.name, source
 
 
 def _check_literal(literal: Literal, bound: set[str], outer: set[str], rule: Rule) -> None:
@@ -128,21 +79,21 @@ def _check_literal(literal: Literal, bound: set[str], outer: set[str], rule: Rul
 
 
 def _check_term(term: Term, bound: set[str], where: str, rule: Rule) -> None:
-    for variable in _variables(term):
-        if variable.name not in bound:
+    for variable in walk_outside(term):
+        if isinstance(variable, Variable) and variable.name not in bound:
             message = f"the variable {variable.name} {where} is not bound by any positive atom of the body"
             raise _unsafe(rule, message, variable)
     if not isinstance(term, Wildcard):
-        for inner in _own(term):
+        for inner in walk_outside(term):
             if isinstance(inner, Wildcard):
                 raise _unsafe(rule, "'_' cannot be used in a computation: it has no value", inner)
 
 
 def _check_aggregates(term: Term, bound: set[str], outer: set[str], rule: Rule) -> None:
-    for aggregate in _own(term):
+    for aggregate in walk_outside(term):
         if not isinstance(aggregate, Aggregate):
             continue
-        for variable in _shared_variables(aggregate, outer):
+        for variable in shared_variables(aggregate, outer):
             if variable.name not in bound:
                 name = variable.name
                 message = (
@@ -150,8 +101,8 @@ def _check_aggregates(term: Term, bound: set[str], outer: set[str], rule: Rule) 
                     "only a min or max has witnesses"
                 )
                 raise _unsafe(rule, message, variable)
-        own = outer | {v.name for literal in aggregate.body for t in terms_of(literal) for v in _variables(t)}
-        inside = _bound(aggregate.body, bound & outer, own)
+        own = outer | names_outside(*aggregate.body)
+        inside = bound_by(aggregate.body, bound & outer, own)
         for literal in aggregate.body:
             _check_literal(literal, inside, own, rule)
         argument = aggregate.argument
@@ -160,31 +111,6 @@ def _check_aggregates(term: Term, bound: set[str], outer: set[str], rule: Rule) 
         if argument is not None:
             _check_aggregates(argument, inside, own, rule)
             _check_term(argument, inside, "in the argument of an aggregate", rule)
-
-
-def _own(term: Literal | Term) -> list[Literal | Term]:
-    """The term and its subterms, but nothing from the inside of aggregates."""
-    below = [term]
-    if not isinstance(term, Aggregate):
-        for child in children(term):
-            below += _own(child)
-    return below
-
-
-def _variables(term: Term) -> list[Variable]:
-    """The variables of a term that are not inside of an aggregate."""
-    return [inner for inner in _own(term) if isinstance(inner, Variable)]
-
-
-def _shared_variables(term: Term, outer: set[str]) -> list[Variable]:
-    """The variables inside of the term's aggregates that stand outside of them, too."""
-    return [
-        node
-        for inner in _own(term)
-        if isinstance(inner, Aggregate)
-        for node in walk(inner)
-        if isinstance(node, Variable) and node.name in outer
-    ]
 
 
 def _unsafe(rule: Rule, message: str, term: Term) -> ProgramError:

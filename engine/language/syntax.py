@@ -300,6 +300,24 @@ def walk(node: Literal | Term) -> Iterator[Literal | Term]:
         yield from walk(child)
 
 
+def walk_outside(node: Literal | Term) -> Iterator[Literal | Term]:
+    """The same, without what is inside of aggregates."""
+    yield node
+    if not isinstance(node, Aggregate):
+        for child in children(node):
+            yield from walk_outside(child)
+
+
+def names_of(*nodes: Literal | Term) -> set[str]:
+    """The variables of the nodes, also those inside of aggregates."""
+    return {part.name for node in nodes for part in walk(node) if isinstance(part, Variable)}
+
+
+def names_outside(*nodes: Literal | Term) -> set[str]:
+    """The variables of the nodes that do not stand inside of an aggregate only."""
+    return {part.name for node in nodes for part in walk_outside(node) if isinstance(part, Variable)}
+
+
 _Node = TypeVar("_Node", bound=Literal | Term)
 
 

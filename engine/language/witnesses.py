@@ -13,10 +13,11 @@ variable for the `_`, for the sake of the witnesses. Linear in the rule, times t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from engine.language.binding import bound_by
 from engine.language.syntax import (
     Aggregate,
     Comparison,
@@ -26,6 +27,8 @@ from engine.language.syntax import (
     Variable,
     Wildcard,
     children,
+    names_of,
+    names_outside,
     rebuilt,
     walk,
 )
@@ -34,8 +37,6 @@ _HAVE_WITNESSES = ("max", "min")
 _MARK = "'"
 """In the name of every variable that is made here; no text can write it."""
 _Node = TypeVar("_Node", bound=Literal | Term)
-Bind = Callable[[Sequence[Literal], set[str]], set[str]]
-"""(body, given) -> the variables that the body binds, its aggregates seen as values that are there."""
 
 
 def is_copied(name: str) -> bool:
@@ -43,15 +44,15 @@ def is_copied(name: str) -> bool:
     return _MARK in name
 
 
-def without_witnesses(rule: Rule, bind: Bind) -> Rule:
+def without_witnesses(rule: Rule) -> Rule:
     """The rule with its witnesses bound by copies of the bodies that they stand in; the same if it has none."""
     literals = (rule.head, *rule.body)
     if not any(isinstance(node, Aggregate) for literal in literals for node in walk(literal)):
         return rule
-    scope = {name for literal in literals for name in _outside(literal)}
-    expansion = _Expansion(bind)
+    scope = names_outside(*literals)
+    expansion = _Expansion()
     body = [expansion.named(literal) for literal in rule.body]
-    bound = bind(body, set())
+    bound = bound_by(body)
     added: list[Literal] = []
     head = expansion.literal(rule.head, scope, bound, added)
     changed = [expansion.literal(literal, scope, bound, added) for literal in body]
@@ -59,8 +60,7 @@ def without_witnesses(rule: Rule, bind: Bind) -> Rule:
 
 
 class _Expansion:
-    def __init__(self, bind: Bind) -> None:
-        self._bind = bind
+    def __init__(self) -> None:
         self._count = 0
 
     def named(self, literal: Literal) -> Literal:
@@ -79,7 +79,7 @@ class _Expansion:
     def _part(self, term: Any, scope: set[str], bound: set[str], added: list[Literal]) -> Any:
         if not isinstance(term, Aggregate):
             return self.literal(term, scope, bound, added)
-        shared = {node.name for node in walk(term) if isinstance(node, Variable)} & scope
+        shared = names_of(term) & scope
         witnesses = shared - bound if term.function in _HAVE_WITNESSES else set()
         if not witnesses:
             return self._inside(term, scope, bound & shared)
@@ -88,7 +88,7 @@ class _Expansion:
         inside = self._inside(_renamed(term, local), scope, bound & shared)
         added.append(Comparison("=", value, inside, term.span))
         # The same once more: what has the extreme value. Its other variables are others than in the aggregate.
-        names = {node.name for node in walk(inside) if isinstance(node, Variable)}
+        names = names_of(inside)
         back = {new: old for old, new in local.items()}
         copied = _renamed(
             inside, back | {name: self._fresh(name).name for name in sorted(names - scope - back.keys())}
@@ -102,8 +102,8 @@ class _Expansion:
         body = [self.named(literal) for literal in aggregate.body]
         if not any(isinstance(node, Aggregate) for part in children(aggregate) for node in walk(part)):
             return replace(aggregate, body=tuple(body))
-        inner = scope | {name for literal in body for name in _outside(literal)}
-        bound = self._bind(body, given)
+        inner = scope | names_outside(*body)
+        bound = bound_by(body, given)
         added: list[Literal] = []
         changed = [self.literal(literal, inner, bound, added) for literal in body]
         argument = aggregate.argument
@@ -114,15 +114,6 @@ class _Expansion:
     def _fresh(self, name: str) -> Variable:
         self._count += 1
         return Variable(f"{name.split(_MARK)[0]}{_MARK}{self._count}")
-
-
-def _outside(node: Literal | Term) -> set[str]:
-    """The variables of a node that are not inside of an aggregate below it."""
-    if isinstance(node, Variable):
-        return {node.name}
-    if isinstance(node, Aggregate):
-        return set()
-    return set().union(*map(_outside, children(node)))
 
 
 def _renamed(node: _Node, names: Mapping[str, str]) -> _Node:

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.circuit.normal import CoreRule
-from engine.circuit.plan import Absent, Let, names_of
+from engine.circuit.plan import Absent, Let
 from engine.circuit.undefined import UNDEFINED, Last, Question, ask
 from engine.expressions import compile_condition, compile_term
-from engine.language.syntax import Constant
+from engine.language.syntax import Constant, names_of
 from engine.maintenance.placement import Encode
 from engine.resident.bound import BoundPlan, bind_rule
 from engine.resident.folds import distinct_rows

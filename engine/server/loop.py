@@ -34,6 +34,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from engine.data.transaction import Transaction
+from engine.database.saved import SavedState
 from engine.errors import (
     BatchUnreadableError,
     CorruptLogError,
@@ -51,7 +52,7 @@ from engine.server.answers import answer
 from engine.server.attempts import Attempts
 from engine.server.heartbeat import Heartbeat
 from engine.server.interruption import Interruption
-from engine.server.recovery import RecoveredState, read_state
+from engine.server.recovery import read_state
 from engine.server.signals import heard_at_once
 from engine.storage.begun import place
 from engine.storage.connection import connect
@@ -83,13 +84,13 @@ class Committer(Protocol):
 
     def sharing(self, transactions: Sequence[Transaction], /) -> int: ...
 
-    def commit(self, transactions: Sequence[Transaction], /) -> GroupResult: ...
+    def commit(self, transactions: Sequence[Transaction], /, *, shared: bool = ...) -> GroupResult: ...
 
     def close(self) -> None: ...
 
 
-ReasonerFactory = Callable[[RecoveredState, Interruption], Committer]
-"""Makes the reasoner of a recovered state; its evaluations end when the interruption says so."""
+ReasonerFactory = Callable[[SavedState, Interruption], Committer]
+"""Makes the reasoner of a saved state; its evaluations end when the interruption says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +407,7 @@ class Engine:
             except BatchUnreadableError as error:
                 return [error], None
         try:
-            result = reasoner.commit(transactions)
+            result = reasoner.commit(transactions, shared=True)
         except ZedlogError as error:
             raise RuntimeError(f"a refusal is an outcome, not an exception: {error}") from error
         assert len(result.outcomes) == len(transactions), "every transaction has an outcome"
@@ -545,31 +546,20 @@ def run_engine(
 
 
 def restore_reasoner(
-    state: RecoveredState,
+    state: SavedState,
     interruption: Interruption,
     budget: Budget | None = None,
     placement: str = "auto",
     switch: float = SWITCH,
     spark: SparkSource | None = None,
 ) -> Committer:
-    """The reasoner of the recovered state; `Reasoner` says what the others are."""
+    """The reasoner of the saved state; `Reasoner` says what the others are."""
     budget = replace(budget or Budget(), cancelled=interruption, entered=interruption.entered)
     # Here, because it loads the compiled kernels: who only asks for the options should not wait for that.
     from engine.database.reasoner import Reasoner
 
     _load()
-    return Reasoner.restore(
-        state.symbols,
-        state.facts,
-        state.schemas,
-        state.rules,
-        state.declarations,
-        state.epoch,
-        placement=placement,
-        budget=budget,
-        spark=spark,
-        switch=switch,
-    )
+    return Reasoner.restore(state, placement=placement, budget=budget, spark=spark, switch=switch)
 
 
 @cache

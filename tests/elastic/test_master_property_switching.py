@@ -133,8 +133,7 @@ def test_the_whole_language_under_a_switching_run(history: DialectHistory, polic
 
 def restarted_with(reasoner: Reasoner, policy: Policy) -> Reasoner:
     kept = reasoner.export()
-    parts = kept.symbols, kept.facts, kept.schemas, kept.rules, kept.declarations, kept.epoch
-    return Reasoner.restore(*parts, placement="resident", threads=1, switch=policy)
+    return Reasoner.restore(kept, placement="resident", threads=1, switch=policy)
 
 
 def assert_same_published(one: EpochResult, other: EpochResult) -> None:

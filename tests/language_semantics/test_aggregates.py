@@ -430,7 +430,7 @@ def test_attend_the_party_is_refused_by_name() -> None:
 
 def held(reasoner: Reasoner) -> int:
     """The rows that are kept in all, also of relations that no text names."""
-    placement: Any = reasoner._placement
+    placement: Any = reasoner.database.placement
     return sum(relation.live for relation in placement._state.relations.values())
 
 

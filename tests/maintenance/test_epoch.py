@@ -59,7 +59,7 @@ def test_a_program_of_many_rules_may_come_and_go() -> None:
     assert r.facts("p500") == [(0, 500)]
     r.apply(rules=[(rule, -1) for rule in rules])
     assert set(r.relations()) == {"edge", "p0"}
-    assert len(r._program.circuit.strata) == 2 + 501 - 1  # what they held goes with the next circuit
+    assert len(r.database.program.circuit.strata) == 2 + 501 - 1  # what they held goes with the next circuit
     r.apply(rules=[("q(x) :- edge(x, _).", 1)])
-    assert set(r._program.circuit.arities) == {"edge", "p0", "q"}
+    assert set(r.database.program.circuit.arities) == {"edge", "p0", "q"}
     r.check_invariants()

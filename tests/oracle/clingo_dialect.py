@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 
 import clingo
 
-from engine.language.check import explicit
 from engine.language.syntax import (
     Aggregate,
     Atom,
@@ -31,6 +30,7 @@ from engine.language.syntax import (
     Wildcard,
     walk,
 )
+from engine.language.witnesses import without_witnesses
 from tests.oracle.rules import Facts, Model, Value
 from tests.oracle.stratified import dependencies, named_wildcards, names_outside
 
@@ -119,7 +119,7 @@ class _Translation:
         lines = []
         folded: dict[str, list[Rule]] = {}
         for rule in rules:
-            if explicit(rule) != rule:
+            if without_witnesses(rule) != rule:
                 raise NotExpressibleError("witnesses")
             if not any(isinstance(term, HeadAggregate) for term in rule.head.terms):
                 head, conditions = self.head(rule.head.relation, rule.head.terms)

@@ -40,7 +40,7 @@ def bootstrap(history: History) -> Reasoner:
 def restarted(reasoner: Reasoner) -> Reasoner:
     """A new reasoner made of what the snapshot keeps: facts and rules, nothing derived."""
     kept = reasoner.export()
-    return Reasoner.restore(kept.symbols, kept.facts, kept.schemas, kept.rules, kept.declarations, kept.epoch)
+    return Reasoner.restore(kept)
 
 
 def model_of(reasoner: Reasoner, relations: list[str]) -> Model:

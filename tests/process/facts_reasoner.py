@@ -16,19 +16,19 @@ from engine.data.transaction import Transaction
 from engine.data.values import decode, encode_value, type_of
 from engine.database.epoch import EpochRecord, EpochResult
 from engine.database.reasoner import GroupResult
+from engine.database.saved import SavedState
 from engine.errors import NegativeWeightError, ZedlogError
 from engine.language.schema import Column, ColumnType, Schema
 from engine.maintenance.change import RelationChange
 from engine.server.interruption import Interruption
-from engine.server.recovery import RecoveredState
 
 Weights = dict[tuple[str, tuple[int, ...]], int]
 
 
 class FactsReasoner:
-    """Made from a `RecoveredState`, as the engine process makes its reasoner."""
+    """Made from a `SavedState`, as the engine process makes its reasoner."""
 
-    def __init__(self, state: RecoveredState, interruption: Interruption) -> None:
+    def __init__(self, state: SavedState, interruption: Interruption) -> None:
         self.interruption = interruption
         self.epoch = state.epoch
         self.symbols = SymbolTable(state.symbols)
@@ -42,7 +42,7 @@ class FactsReasoner:
         """All of them: it knows of nothing that one could hide from another."""
         return len(transactions)
 
-    def commit(self, transactions: Sequence[Transaction], /) -> GroupResult:
+    def commit(self, transactions: Sequence[Transaction], /, *, shared: bool = False) -> GroupResult:
         mark = len(self.symbols)
         before = dict(self.weights)
         failures: list[ZedlogError | None] = []

@@ -8,9 +8,9 @@ import signal
 import subprocess
 
 from engine.data.transaction import RuleChange, Transaction
+from engine.database.saved import SavedState
 from engine.server.interruption import Interruption
 from engine.server.loop import Committer, restore_reasoner
-from engine.server.recovery import RecoveredState
 from engine.storage.client import Outcome
 from engine.storage.embedded import EmbeddedServer
 from tests.process.running import Database, EngineThread, facts
@@ -163,7 +163,7 @@ def test_a_stop_ends_the_recovery_of_the_state(server: EmbeddedServer, database:
             rule = Transaction(rules=(RuleChange("p(x, y) :- a(x), a(y)."),))
             assert db.apply(numbers("a", 1_000)).status == db.apply(rule).status == "committed"
 
-        def stopped(state: RecoveredState, interruption: Interruption) -> Committer:
+        def stopped(state: SavedState, interruption: Interruption) -> Committer:
             engine.engine.stop()
             interruption._end_at = -math.inf
             return restore_reasoner(state, interruption)

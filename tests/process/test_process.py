@@ -17,6 +17,7 @@ import redis
 
 from engine.data.transaction import Transaction
 from engine.database.reasoner import GroupResult
+from engine.database.saved import SavedState
 from engine.errors import (
     CorruptLogError,
     EngineLeaseError,
@@ -27,7 +28,6 @@ from engine.errors import (
 from engine.server.__main__ import main
 from engine.server.interruption import Interruption
 from engine.server.loop import EngineOptions
-from engine.server.recovery import RecoveredState
 from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.keys import Keys
@@ -148,7 +148,7 @@ def test_a_fault_of_our_own_refuses_its_transaction_and_is_told(
     server: EmbeddedServer, database: str
 ) -> None:
     class Broken(FactsReasoner):
-        def commit(self, transactions: Sequence[Transaction], /) -> GroupResult:
+        def commit(self, transactions: Sequence[Transaction], /, *, shared: bool = False) -> GroupResult:
             if any(fact.relation == "broken" for t in transactions for fact in t.facts):
                 raise AssertionError("an invariant")
             return super().commit(transactions)
@@ -177,7 +177,7 @@ def test_lost_state_is_rebuilt_and_the_transaction_done(server: EmbeddedServer, 
     closed: list[FactsReasoner] = []
 
     class Forgetful(FactsReasoner):
-        def commit(self, transactions: Sequence[Transaction], /) -> GroupResult:
+        def commit(self, transactions: Sequence[Transaction], /, *, shared: bool = False) -> GroupResult:
             result = super().commit(transactions)
             for name in (fact.relation for t in transactions for fact in t.facts):
                 if losses.get(name):
@@ -189,7 +189,7 @@ def test_lost_state_is_rebuilt_and_the_transaction_done(server: EmbeddedServer, 
         def close(self) -> None:
             closed.append(self)
 
-    def factory(state: RecoveredState, interruption: Interruption) -> FactsReasoner:
+    def factory(state: SavedState, interruption: Interruption) -> FactsReasoner:
         made.append(Forgetful(state, interruption))
         return made[-1]
 

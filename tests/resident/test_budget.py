@@ -48,7 +48,7 @@ def test_no_array_is_made_that_passes_the_budget(limit: int, monkeypatch: pytest
 
 def test_what_is_held_is_known_without_looking_at_every_relation() -> None:
     r = Reasoner("resident")
-    placement = r._placement
+    placement = r.database.placement
     assert isinstance(placement, ResidentPlacement)
 
     def held() -> int:

@@ -40,7 +40,7 @@ def _rows(result: EpochResult, reasoner: Reasoner | None = None) -> Rows:
         keys = list(map(tuple, change.codes.tolist()))
         if reasoner is not None:
             types = [column.type for column in result.record.changed_schemas[name].columns]
-            keys = decode(change.codes, types, reasoner._symbols)
+            keys = decode(change.codes, types, reasoner.database.symbols)
         assert len(set(keys)) == len(keys), "a tuple is told twice"
         values = zip(
             change.asserted.tolist(),

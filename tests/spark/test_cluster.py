@@ -82,7 +82,7 @@ def test_differential_on_two_executors_and_when_one_is_killed(
     between two epochs: each part of the state is on both, so nothing is lost."""
     spark, resident = on_cluster("large"), Reasoner()
     both(spark, resident, {"facts": EDGES, "rules": LINEAR})
-    placement = spark._placement
+    placement = spark.database.placement
     assert isinstance(placement, SparkPlacement)
     assert placement.heights == 1, "the recursive stratum was one job"
     both(spark, resident, STEPS[0])
@@ -111,7 +111,7 @@ def test_faults_killed_during_an_epoch(
     """The epoch completes or is refused whole; the next one is right."""
     spark, resident = on_cluster("large"), Reasoner()
     both(spark, resident, {"facts": EDGES, "rules": LINEAR})
-    placement = spark._placement
+    placement = spark.database.placement
     assert isinstance(placement, SparkPlacement)
     before, queries = resident.state(), placement.queries
     outcome: list[Any] = []
@@ -161,12 +161,7 @@ def test_faults_state_that_nothing_else_holds_is_lost_and_said_to_be(
         spark.apply(**STEPS[0])
     assert spark.epoch == 1
     again = Reasoner.restore(
-        saved.symbols,
-        saved.facts,
-        saved.schemas,
-        saved.rules,
-        saved.declarations,
-        saved.epoch,
+        saved,
         placement="spark",
         spark=SparkSource(replace(session.options, local_rows=0), session.session()),
     )

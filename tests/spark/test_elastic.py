@@ -147,14 +147,13 @@ def test_a_recovered_state_that_is_too_large_is_on_spark(make: Make, source: Spa
     steady = Reasoner("resident")
     steady.apply(facts={"e": square(200), "f": square(60, "f")}, rules=JOIN)
     kept = steady.export()
-    parts = kept.symbols, kept.facts, kept.schemas, kept.rules, kept.declarations, kept.epoch
     tight = Budget(memory=800_000)
-    recovered = Reasoner.restore(*parts, budget=tight, spark=SparkSource(source.options, source.session()))
+    recovered = Reasoner.restore(kept, budget=tight, spark=SparkSource(source.options, source.session()))
     assert recovered.placement == "spark"
     assert_same_state(recovered, steady)
     recovered.close()
     # Without Spark it is held all the same: it was committed before.
-    alone = Reasoner.restore(*parts, budget=tight, spark=NoSpark(SparkOptions()))
+    alone = Reasoner.restore(kept, budget=tight, spark=NoSpark(SparkOptions()))
     assert alone.placement == "resident"
     assert alone.state() == steady.state()
 
@@ -201,7 +200,7 @@ def test_a_group_does_not_ask_again_for_a_spark_that_is_gone(lost_at: int) -> No
     reasoner = Reasoner("resident", budget=Budget(tuples=150))
     reasoner.apply(facts={"e": square(2), "f": square(2, "f")}, rules=JOIN)
     before = reasoner.state()
-    placement, asked = reasoner._placement, 0
+    placement, asked = reasoner.database.placement, 0
     execute = placement.execute
 
     def failing(*arguments: Any) -> Any:

@@ -94,7 +94,7 @@ def test_many_small_epochs_leave_storage_lineage_and_driver_flat(
 
 def depths(reasoner: Reasoner) -> tuple[int, int]:
     """The largest number of operators in a relation's plan, and of collections in the lineage below it."""
-    placement = reasoner._placement
+    placement = reasoner.database.placement
     assert isinstance(placement, SparkPlacement)
     frames: list[Any] = [version.frame() for version in placement._state.versions.values() if version.layers]
     executions = [frame._jdf.queryExecution() for frame in frames]
@@ -166,9 +166,9 @@ def test_a_budget_is_kept(on_spark: Make, budget: Budget, what: str) -> None:
 
 @contextmanager
 def spending(reasoner: Reasoner, budget: Budget) -> Iterator[Reasoner]:
-    before, reasoner._budget = reasoner._budget, budget
+    before, reasoner.budget = reasoner.budget, budget
     yield reasoner
-    reasoner._budget = before
+    reasoner.budget = before
 
 
 def test_moving_to_spark_and_back_keeps_supports_and_heights(on_spark: Make, source: SparkSource) -> None:

@@ -242,7 +242,7 @@ def run_history(history: DialectHistory, spark: Reasoner, resident: Reasoner) ->
     """The oracle says what holds; the resident placement, where it agrees, the supports and heights."""
     note(history)
     for reasoner in (spark, resident):
-        reasoner._budget = Budget(height=300)
+        reasoner.budget = Budget(height=300)
         reasoner.apply(declarations=history.declarations())
     totals, together = Totals(), True
     for change in history.changes:

@@ -180,7 +180,7 @@ def test_a_pivoted_bootstrap_is_the_resident_one(on_spark: Make, manner: str, pa
     assert_same_epoch(ours, theirs)
     assert ours.cost == theirs.cost
     # One fixpoint in one job: no height of the recursive stratum was gone through from here.
-    placement = spark._placement
+    placement = spark.database.placement
     assert isinstance(placement, SparkPlacement)
     assert placement.heights == 1
     assert_same_state(spark, resident)
@@ -210,7 +210,7 @@ def test_a_pivot_with_a_fold_in_place(on_spark: Make, manner: str) -> None:
     spark, resident = on_spark(manner, 2), Reasoner()
     ours = spark.apply(facts={"w": ring}, rules=PATHS)
     assert_same_epoch(ours, resident.apply(facts={"w": ring}, rules=PATHS))
-    placement = spark._placement
+    placement = spark.database.placement
     assert isinstance(placement, SparkPlacement)
     assert placement.heights == 1
     assert set(spark.facts("sp", x=0)) == {(0, i % 6, i) for i in range(1, 7)}
@@ -252,7 +252,7 @@ def test_a_stratum_that_is_switched_takes_one_job_and_publishes_the_difference(
     spark, resident = on_spark("large", switch=policy), Reasoner()
     rules = [(rule, 1) for rule in LINEAR]
     assert_same_epoch(spark.apply(facts=facts, rules=rules), resident.apply(facts=facts, rules=rules))
-    placement = spark._placement
+    placement = spark.database.placement
     assert isinstance(placement, SparkPlacement)
     step = {"e": [((0, 1), -1), ((3, 50), 1)], "tc": [((0, 1), -1), ((100, 5), -1), ((60, 0), 1)]}
     ours = spark.apply(facts=step)
@@ -279,7 +279,7 @@ def test_a_stratum_whose_members_change_is_rebuilt_in_one_job(on_spark: Make) ->
         {"rules": both, "facts": {"e": [((6, 0), -1), ((6, 1), 1)]}},
         {"rules": [(rule, -1) for rule, _ in both]},
     ]
-    placement = spark._placement
+    placement = spark.database.placement
     assert isinstance(placement, SparkPlacement)
     heights = []
     for step in steps:
@@ -297,7 +297,7 @@ def test_a_fold_in_place_is_switched_in_one_job(on_spark: Make) -> None:
     spark, resident = on_spark("large", 2), Reasoner()
     for reasoner in (spark, resident):
         reasoner.apply(facts={"w": ring}, rules=PATHS)
-    placement = spark._placement
+    placement = spark.database.placement
     assert isinstance(placement, SparkPlacement)
     for step in ({"w": [((0, 1, 1), -1)]}, {"w": [((0, 1, 2), 1), ((5, 0, 1), -1)]}):
         ours = spark.apply(facts=step, strategy="bootstrap")

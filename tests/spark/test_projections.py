@@ -42,7 +42,7 @@ CHANGES: list[dict[str, Any]] = [
 
 
 def queries(reasoner: Reasoner) -> int:
-    placement = reasoner._placement
+    placement = reasoner.database.placement
     assert isinstance(placement, SparkPlacement)
     return placement.queries
 

@@ -58,9 +58,7 @@ def test_the_snapshot_forgets_too_and_older_epochs_do_not(
     assert sum(text is not None for text in known) <= 41
     # A restart goes on with the same codes, and forgets what was left.
     state = read_state(publisher)
-    again = Reasoner.restore(
-        state.symbols, state.facts, state.schemas, state.rules, state.declarations, state.epoch, "resident"
-    )
+    again = Reasoner.restore(state, "resident")
     publisher = new_publisher(client, database, Retention(epochs=4, seconds=0))
     commit(publisher, again, [("6-1", 1), ("0-1", 1)])
     assert asyncio.run(read(again.epoch)) == ["0-1", "6-1", "stays"]

@@ -167,9 +167,7 @@ def test_a_relation_moves_with_its_types(closure_of_ages: Reasoner):
     closure_of_ages.move_to("resident")
     assert closure_of_ages.state() == before
     held = closure_of_ages.export()
-    restored = Reasoner.restore(
-        held.symbols, held.facts, held.schemas, held.rules, held.declarations, held.epoch, "resident"
-    )
+    restored = Reasoner.restore(held, "resident")
     assert restored.state() == before
     for reasoner in (closure_of_ages, restored):
         reasoner.apply(facts={"raw": [(("dan", "8"), 1)]})
