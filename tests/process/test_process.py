@@ -26,8 +26,8 @@ from engine.errors import (
 )
 from engine.server.__main__ import main
 from engine.server.interruption import Interruption
-from engine.server.loop import EngineOptions
 from engine.server.recovery import RecoveredState
+from engine.server.settings import EngineOptions
 from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.keys import Keys
