@@ -75,9 +75,9 @@ class ImportRequest:
 
     @classmethod
     def restore(cls, body: Mapping[str, Any]) -> ImportRequest:
-        """The inverse of `as_json`."""
-        lists = {"paths": tuple(body["paths"]), "columns": tuple(body["columns"])}
-        return cls(**{**body, **lists, "types": tuple(map(ColumnType, body["types"]))})
+        """The inverse of `as_json`; what is left out has its usual value."""
+        lists = {name: tuple(body.get(name, ())) for name in ("paths", "columns")}
+        return cls(**{**body, **lists, "types": tuple(map(ColumnType, body.get("types", ())))})
 
     def __post_init__(self) -> None:
         """Look at what the fields say together, and at names.
