@@ -6,11 +6,10 @@ before all else, because a misspelt one is also missing. Tuples are not looked a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
-from pydantic_core import ErrorDetails, PydanticCustomError
 
 from engine.data.transaction import check_weight
 from engine.errors import InvalidRequestError, did_you_mean, shown
@@ -35,7 +34,7 @@ def must(text: str) -> WrapValidator:
         try:
             return inner(value)
         except ValidationError:
-            raise PydanticCustomError("must", "{text}", {"text": text}) from None
+            raise ValueError(text) from None
 
     return WrapValidator(check)
 
@@ -55,7 +54,7 @@ def read_as(model: type[M], decoded: Any, where: str = BODY) -> M:
         raise _error(model, first, decoded, where) from None
 
 
-def _error(model: type[BaseModel], fault: ErrorDetails, decoded: Any, where: str) -> InvalidRequestError:
+def _error(model: type[BaseModel], fault: Mapping[str, Any], decoded: Any, where: str) -> InvalidRequestError:
     kind, loc = fault["type"], _path(fault["loc"], decoded)
     field = next((part for part in reversed(loc) if isinstance(part, str)), None)
     detail = {} if field is None else {"field": field}
@@ -80,10 +79,10 @@ def _error(model: type[BaseModel], fault: ErrorDetails, decoded: Any, where: str
     )
 
 
-def _must(fault: ErrorDetails) -> str:
-    if fault["type"] == "must":
-        return fault["msg"]
-    plain = fault["msg"].removeprefix("Input should ").replace("'", '"')
+def _must(fault: Mapping[str, Any]) -> str:
+    if fault["type"] == "value_error":
+        return str(fault["ctx"]["error"])
+    plain = str(fault["msg"]).removeprefix("Input should ").replace("'", '"')
     return _MUST.get(fault["type"], plain)
 
 

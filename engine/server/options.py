@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from pydantic import BeforeValidator, ByteSize, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings
 
 from engine.errors import InvalidRequestError, shown
@@ -104,7 +103,7 @@ def as_variable(option: Option, value: str | Sequence[str]) -> str:
     return ",".join(filter(None, (os.environ.get(option.variable), *value)))
 
 
-def _refusal(error: ErrorDetails, known: Mapping[str, Option]) -> str:
+def _refusal(error: Mapping[str, Any], known: Mapping[str, Option]) -> str:
     cause = error.get("ctx", {}).get("error")
     message = str(cause or f"{shown(error['input'])}: {error['msg']}")
     return f"{known[str(error['loc'][0])].name}: {message}" if error["loc"] else message
