@@ -59,7 +59,7 @@ class Run:
         """(rows, seconds of each part, CPU seconds) of one import."""
         self._number += 1
         store = BatchStore(self._folder / f"batches{self._number}")
-        request = ImportRequest.parse({"paths": paths, "format": "ntriples"})
+        request = ImportRequest(tuple(paths), "ntriples")
         client = connect(self._url)
         lease = Lease(client, f"bulk-{self._number}", 60)
         lease.take()

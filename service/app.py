@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
+from engine.server.options import read_settings
 from engine.storage.client import DatabaseClient
 from service import problems
 from service.context import Service
@@ -30,8 +31,12 @@ from service.settings import Settings
 
 def create_app(settings: Settings | None = None, client: DatabaseClient | None = None) -> FastAPI:
     """An app for one database. `client` is for tests and for embedding; it is made from the settings
-    otherwise."""
-    settings = settings or Settings()
+    otherwise.
+
+    Raises:
+        InvalidRequestError: without `settings`, a variable of the environment has a wrong value.
+    """
+    settings = settings or read_settings(Settings, {})
     client = client or DatabaseClient.connect(settings.redis_url, settings.database)
     projections = ProjectionCache(settings.query_cache_rows)
     service = Service(settings, client, Metrics(), projections, Evaluator(settings))

@@ -4,70 +4,29 @@ In: the decoded bodies of `POST /v1/transactions`, `/v1/facts` and `/v1/rules`. 
 shapes, weights, values and program text are right, so that nothing malformed reaches the log. Always: a field
 that is not known is an error, because a misspelt `weight` would otherwise insert what it should retract.
 
-Tuples do not become pydantic models: `Transaction.parse` passes over them once. Schemas and weights depend on
+The bodies are read as the models that the description shows (validation.py). Tuples do not become models:
+`Transaction.parse` passes over them once. Schemas and weights depend on
 what the log holds before the transaction, so those checks are the engine's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from engine.data.transaction import Transaction, check_weight
-from engine.errors import InvalidRequestError, Span, UnsupportedFeatureError, ZedlogError, did_you_mean, shown
+from engine.errors import Span, UnsupportedFeatureError, ZedlogError
 from engine.expressions import with_constant_facts
 from engine.language.canonical import format_declaration
 from engine.language.check import check_rule
 from engine.language.parser import parse_declarations, parse_program, parse_rules
 from engine.language.syntax import CONSTRAINT, Constant, Declaration, Program
-from service.problems import near
+from service.models import FactChange, ProgramChange, RuleChange, TransactionBody
+from service.validation import BODY, read_as
 
 T = TypeVar("T")
-
-
-def check_object(
-    value: Any, where: str, known: Sequence[str], required: Sequence[str] = ()
-) -> Mapping[str, Any]:
-    """`value`, which is a JSON object with no other than the known fields and with all required ones.
-
-    Raises:
-        InvalidRequestError: otherwise.
-    """
-    if not isinstance(value, dict):
-        raise InvalidRequestError(f"{where} must be a JSON object; it may have the fields {_listed(known)}")
-    for name in value:
-        if name not in known:
-            raise InvalidRequestError(
-                f"{where} has an unknown field {shown(name)}; it may have {_listed(known)}."
-                + did_you_mean(near(name, known)),
-                field=name,
-            )
-    for name in required:
-        if name not in value:
-            raise InvalidRequestError(f"{where} lacks the field {shown(name)}", field=name)
-    return value
-
-
-def check_entries(
-    value: Any, where: str, known: Sequence[str], required: Sequence[str]
-) -> list[Mapping[str, Any]]:
-    """`value`, which is a list of such objects."""
-    if not isinstance(value, list):
-        raise InvalidRequestError(
-            f"{where} must be a list of objects, which may have the fields {_listed(known)}"
-        )
-    return [check_object(entry, f"{where}[{i}]", known, required) for i, entry in enumerate(value)]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(shown, names))
-
-
-FACT_FIELDS: Final = ("relation", "tuples", "weight")
-RULE_FIELDS: Final = ("rule", "weight")
-PROGRAM_FIELDS: Final = ("program", "weight")
-TRANSACTION_FIELDS: Final = ("facts", "rules", "declarations", "mode", "undeclare")
+M = TypeVar("M", FactChange, RuleChange)
 
 
 def transaction_from_json(decoded: Any, *, dry_run: bool, return_delta: bool) -> Transaction:
@@ -77,31 +36,24 @@ def transaction_from_json(decoded: Any, *, dry_run: bool, return_delta: bool) ->
         InvalidRequestError, InvalidWeightError, InvalidValueError: it is not of the documented form.
         ProgramError: a rule or a declaration is wrong in itself.
     """
-    body = check_object(decoded, "the body", TRANSACTION_FIELDS)
-    facts = check_entries(body.get("facts", []), "facts", FACT_FIELDS, ("relation", "tuples"))
-    rules = check_entries(body.get("rules", []), "rules", RULE_FIELDS, ("rule",))
-    mode = body.get("mode", "zset")
-    if not isinstance(mode, str):
-        raise InvalidRequestError(f'mode must be "zset" or "set", not {shown(mode)}')
+    body = read_as(TransactionBody, decoded)
+    declarations = body.declarations
     transaction = Transaction.parse(
-        facts,
-        rules,
-        _declarations(body.get("declarations", "")),
-        mode,
+        [vars(change) for change in body.facts],
+        [vars(change) for change in body.rules],
+        declarations if isinstance(declarations, str) else "\n".join(declarations),
+        body.mode,
         dry_run,
         return_delta,
-        _list(body.get("undeclare", []), "undeclare"),
+        body.undeclare,
     )
     return check_program(transaction)
 
 
 def facts_from_json(decoded: Any, *, mode: str, dry_run: bool, return_delta: bool) -> Transaction:
     """The transaction of a `POST /v1/facts` body: one change of facts, or a list of them."""
-    if isinstance(decoded, list):
-        facts = check_entries(decoded, "the body", FACT_FIELDS, ("relation", "tuples"))
-    else:
-        facts = [check_object(decoded, "the body", FACT_FIELDS, ("relation", "tuples"))]
-    return Transaction.parse(facts, (), "", mode, dry_run, return_delta)
+    facts = _one_or_more(FactChange, decoded)
+    return Transaction.parse([vars(change) for change in facts], (), "", mode, dry_run, return_delta)
 
 
 def rules_from_json(decoded: Any, *, mode: str, dry_run: bool, return_delta: bool) -> Transaction:
@@ -110,22 +62,24 @@ def rules_from_json(decoded: Any, *, mode: str, dry_run: bool, return_delta: boo
     Raises: as `transaction_from_json`.
     """
     if isinstance(decoded, dict) and "program" in decoded:
-        body = check_object(decoded, "the body", PROGRAM_FIELDS, ("program",))
-        if not isinstance(body["program"], str):
-            raise InvalidRequestError(f'"program" must be the program\'s text, not {shown(body["program"])}')
-        weight = check_weight(body.get("weight", 1), "the body")
+        body = read_as(ProgramChange, decoded)
+        weight = check_weight(body.weight, BODY)
         return program_transaction(
-            body["program"], weight, mode=mode, dry_run=dry_run, return_delta=return_delta, where="program"
+            body.program, weight, mode=mode, dry_run=dry_run, return_delta=return_delta, where="program"
         )
-    if isinstance(decoded, list):
-        rules = check_entries(decoded, "the body", RULE_FIELDS, ("rule",))
-    else:
-        rules = [check_object(decoded, "the body", RULE_FIELDS, ("rule",))]
+    rules = [vars(change) for change in _one_or_more(RuleChange, decoded)]
     return check_program(Transaction.parse((), rules, "", mode, dry_run, return_delta))
 
 
+def _one_or_more(model: type[M], decoded: Any) -> list[M]:
+    """A body that is a change, or a list of them."""
+    if not isinstance(decoded, list):
+        return [read_as(model, decoded)]
+    return [read_as(model, entry, f"{BODY}[{i}]") for i, entry in enumerate(decoded)]
+
+
 def program_transaction(
-    text: str, weight: int, *, mode: str, dry_run: bool, return_delta: bool, where: str = "the body"
+    text: str, weight: int, *, mode: str, dry_run: bool, return_delta: bool, where: str = BODY
 ) -> Transaction:
     """A whole program as a transaction: its facts and rules with `weight`, and its declarations; these are added, or
     withdrawn if the weight is negative.
@@ -175,25 +129,11 @@ def _source(text: str, span: Span) -> str:
     return "\n".join(lines)
 
 
-def _list(value: Any, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise InvalidRequestError(f"{where} must be a list, not {shown(value)}")
-    return value
-
-
 def _declaration_text(declaration: Declaration) -> str:
     """Names and types, spelt out, and what the relation means: an alias is not known outside of its program, and
     the other qualifiers only say how Souffle is to store or to write the relation."""
     kept = (CONSTRAINT,) if declaration.is_constraint else ()
     return format_declaration(replace(declaration, qualifiers=kept))
-
-
-def _declarations(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and all(isinstance(text, str) for text in value):
-        return "\n".join(value)
-    raise InvalidRequestError("declarations must be program text, or a list of such texts")
 
 
 def check_program(transaction: Transaction) -> Transaction:

@@ -1,14 +1,25 @@
-"""The shapes of bodies and answers, for the API's description only.
+"""The shapes of bodies and answers: for the API's description, and for the bodies also what they are checked by.
 
-No request passes through these classes: bodies of many thousand tuples are checked by `Transaction.parse`,
-and answers are written by orjson. Tests hold the answers against them, so that the description stays true.
+Tuples pass through no model, since a body may have many thousand: `Transaction.parse` checks them. Nor do answers,
+which orjson writes; tests hold them against the models, so that the description stays true.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SkipValidation,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+)
+
+from service.validation import must
 
 Int64 = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
 Value = StrictStr | StrictBool | Int64 | StrictFloat
@@ -35,7 +46,7 @@ class FactChange(Strict):
     """Tuples of one relation, each with the same weight."""
 
     relation: Annotated[StrictStr, Field(min_length=1, examples=["edge"])]
-    tuples: Annotated[list[Row], Field(examples=[[["a", "b"], ["b", "c"]]])]
+    tuples: Annotated[SkipValidation[list[Row]], Field(examples=[[["a", "b"], ["b", "c"]]])]
     weight: Weight = 1
 
 
@@ -49,14 +60,17 @@ class RuleChange(Strict):
 class TransactionBody(Strict):
     """One atomic change: everything in it is applied in one epoch, or nothing."""
 
-    facts: list[FactChange] = []
-    rules: list[RuleChange] = []
+    facts: Annotated[list[FactChange], Field(fail_fast=True)] = []
+    rules: Annotated[list[RuleChange], Field(fail_fast=True)] = []
     declarations: Annotated[
-        StrictStr | list[StrictStr], Field(examples=[".decl edge(x: symbol, y: symbol)"])
+        StrictStr | Annotated[list[StrictStr], Field(fail_fast=True)],
+        must("be program text, or a list of such texts"),
+        Field(examples=[".decl edge(x: symbol, y: symbol)"]),
     ] = ""
     undeclare: Annotated[
         list[StrictStr],
         Field(
+            fail_fast=True,
             description="Relations whose declaration is withdrawn, before `declarations` are added.",
             examples=[["edge"]],
         ),
@@ -77,31 +91,42 @@ class ProgramChange(Strict):
 class QueryBody(Strict):
     """A query and the page wanted of its answer."""
 
+    # What the description says of lengths and maxima beyond this is checked where it is known: an empty query is an
+    # error of its text, and a service may allow less than the largest page and time.
     query: Annotated[
         StrictStr,
         Field(
-            min_length=1,
+            json_schema_extra={"minLength": 1},
             description="One atom, or a conjunction with negation, conditions and aggregates, with or without a head.",
             examples=['tc("a", x), !edge("a", x)'],
         ),
     ]
-    limit: Annotated[StrictInt, Field(ge=1, le=100_000)] | None = None
+    limit: (
+        Annotated[
+            StrictInt,
+            Field(ge=1, json_schema_extra={"maximum": 100_000}),
+            must("be an integer of at least 1"),
+        ]
+        | None
+    ) = None
     cursor: StrictStr | None = None
     timeout: (
         Annotated[
-            StrictInt | StrictFloat,
+            Annotated[StrictInt, Field(gt=0)] | Annotated[StrictFloat, Field(gt=0)],
             Field(
-                gt=0,
-                le=60,
+                json_schema_extra={"maximum": 60},
                 description="Seconds that the query may take (10 where the service says nothing else).",
             ),
+            must("be a number of seconds above 0"),
         ]
         | None
     ) = None
     at_least: (
         Annotated[StrictStr, Field(description="An epoch token; wait until its epoch is there.")] | None
     ) = None
-    as_of: Annotated[StrictInt, Field(ge=0, le=2**63 - 1)] | None = None
+    as_of: (
+        Annotated[StrictInt, Field(ge=0, le=2**63 - 1), must("be an integer from 0 to 2^63 - 1")] | None
+    ) = None
 
 
 class Problem(BaseModel):

@@ -1,13 +1,12 @@
 """What a client asks of a bulk job, checked: an `ImportRequest` or an `ExportRequest`.
 
-In: decoded JSON. Out: frozen data, and back to JSON (`as_json`), the form in which a job keeps it. Always: a field that
-is not known is an error, and so is one that would have no effect with the format. Files, schemas and weights are not
-looked at; that is the job's work.
+In: fields of the right types, which the service reads from JSON (service/bulk_models.py). Out: frozen data, and to JSON
+and back (`as_json`), the form in which a job keeps it. Always: a field that would have no effect with the format is an
+error. Files and schemas are not looked at; that is the job's work.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -75,42 +74,29 @@ class ImportRequest:
         return {**asdict(self), "types": [kind.value for kind in self.types]}
 
     @classmethod
-    def parse(cls, body: Mapping[str, Any]) -> ImportRequest:
-        """Check decoded JSON.
+    def restore(cls, body: Mapping[str, Any]) -> ImportRequest:
+        """The inverse of `as_json`; what is left out has its usual value."""
+        lists = {name: tuple(body.get(name, ())) for name in ("paths", "columns")}
+        return cls(**{**body, **lists, "types": tuple(map(ColumnType, body.get("types", ())))})
+
+    def __post_init__(self) -> None:
+        """Look at what the fields say together, and at names.
 
         Raises:
-            InvalidRequestError, InvalidWeightError: a field is unknown, of another type, or without effect.
+            InvalidRequestError, InvalidWeightError: fields contradict each other, or one has no effect.
         """
-        _known(body, [name for name in cls.__slots__ if name != "uploaded"] + ["path", "upload"])
-        paths = _paths(body)
-        format_ = body.get("format") or guess_format(paths)
-        request = cls(
-            paths=paths,
-            format=_one_of(format_, "format", IMPORT_FORMATS),
-            relation=_relation(body.get("relation")),
-            columns=_columns(body.get("columns")),
-            types=_types(body.get("types")),
-            header=_flag(body, "header"),
-            delimiter=_delimiter(body.get("delimiter")),
-            multiline=_flag(body, "multiline", True),
-            weight=check_weight(body.get("weight", 1), "weight"),
-            weight_column=_column(body["weight_column"]) if body.get("weight_column") is not None else None,
-            mode=_one_of(body.get("mode", "zset"), "mode", ("zset", "set")),
-            on_error=_one_of(body.get("on_error", FAIL), "on_error", (FAIL, SKIP)),
-            dry_run=_flag(body, "dry_run"),
-            uploaded="upload" in body,
-        )
-        request._check()
-        return request
-
-    @classmethod
-    def restore(cls, body: Mapping[str, Any]) -> ImportRequest:
-        """The inverse of `as_json`."""
-        given = {name: value for name, value in body.items() if name not in ("paths", "uploaded")}
-        source = {"upload": body["paths"][0]} if body["uploaded"] else {"paths": body["paths"]}
-        return cls.parse({**given, **source})
-
-    def _check(self) -> None:
+        check_weight(self.weight, "weight")
+        _check_paths(self.paths, "paths")
+        if self.relation is not None:
+            check_relation_name(self.relation)
+        if len(set(self.columns)) != len(self.columns):
+            raise InvalidRequestError('a column is given twice in "columns"', field="columns")
+        if self.delimiter is not None and (self.delimiter in '"\n\r\0' or not self.delimiter.isascii()):
+            raise InvalidRequestError(
+                "delimiter must be one ASCII character other than a double quote or a line break, not "
+                f"{shown(self.delimiter)}",
+                field="delimiter",
+            )
         delimited = self.format in DELIMITED
         without: list[tuple[str, bool]] = [
             ("header", self.header and not delimited),
@@ -189,61 +175,38 @@ class ExportRequest:
         """Whether the result is a file, and not a directory."""
         return self.path.lower().endswith(suffixes(self.format))
 
-    @classmethod
-    def parse(cls, body: Mapping[str, Any]) -> ExportRequest:
-        """Check decoded JSON.
+    def __post_init__(self) -> None:
+        """Look at what the fields say together, and at names.
 
         Raises:
-            InvalidRequestError: a field is unknown, of another type, or without effect.
+            InvalidRequestError: fields contradict each other, or one has no effect.
         """
-        _known(body, cls.__slots__)
-        path = _text(body, "path")
-        query, relation = body.get("query"), body.get("relation")
-        if (query is None) == (relation is None):
+        _check_paths([self.path], "path")
+        if (self.query is None) == (self.relation is None):
             raise InvalidRequestError('an export needs exactly one of "relation" and "query"')
-        if query is not None and (not isinstance(query, str) or not query.strip()):
+        if self.query is not None and not self.query.strip():
             raise InvalidRequestError('"query" must be the text of a query', field="query")
-        format_ = _one_of(
-            body.get("format") or guess_format([path], EXPORT_FORMATS), "format", EXPORT_FORMATS
-        )
-        epoch = body.get("epoch")
-        if epoch is not None and (type(epoch) is not int or not 0 <= epoch < 2**63):
-            raise InvalidRequestError(
-                f'"epoch" must be the number of an epoch, not {shown(epoch)}', field="epoch"
-            )
-        request = cls(
-            path=path,
-            format=format_,
-            relation=_relation(relation),
-            query=query,
-            domain=_one_of(body.get("domain", "all"), "domain", ("all", "asserted", "derived")),
-            weights=_flag(body, "weights"),
-            epoch=epoch,
-            header=_flag(body, "header", True),
-            types=_flag(body, "types", True),
-            strict=_flag(body, "strict"),
-            overwrite=_flag(body, "overwrite"),
-        )
-        if query is not None and (request.domain != "all" or request.weights):
+        if self.relation is not None:
+            check_relation_name(self.relation)
+        if self.query is not None and (self.domain != "all" or self.weights):
             raise InvalidRequestError(
                 "the answers of a query have neither a domain nor weights", field="domain"
             )
-        if request.weights and (request.domain != "asserted" or format_ == NTRIPLES):
+        if self.weights and (self.domain != "asserted" or self.format == NTRIPLES):
             raise InvalidRequestError(
                 'weights need the domain "asserted", because only facts have them, and a format other than N-Triples',
                 field="weights",
             )
         without = [
-            ("header", not request.header and format_ not in DELIMITED),
-            ("types", not request.types and format_ not in DELIMITED),
-            ("strict", request.strict and format_ != NTRIPLES),
+            ("header", not self.header and self.format not in DELIMITED),
+            ("types", not self.types and self.format not in DELIMITED),
+            ("strict", self.strict and self.format != NTRIPLES),
         ]
         for name, useless in without:
             if useless:
                 raise InvalidRequestError(
-                    f"{shown(name)} has no effect on files of the format {format_}", field=name
+                    f"{shown(name)} has no effect on files of the format {self.format}", field=name
                 )
-        return request
 
 
 def suffixes(format_: str) -> tuple[str, ...]:
@@ -269,110 +232,20 @@ def guess_format(paths: Sequence[str], formats: Sequence[str] = IMPORT_FORMATS) 
     )
 
 
-def _paths(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """What is to be read: exactly one of `path`, `paths` and `upload`."""
-    if sum(name in body for name in ("path", "paths", "upload")) != 1:
-        raise InvalidRequestError('an import needs exactly one of "path", "paths" and "upload"', field="path")
-    if "upload" in body:
-        upload = _text(body, "upload")
-        if not _UPLOAD.fullmatch(upload):
-            raise InvalidRequestError(
-                f"{shown(upload)} is not an upload; use what POST /v1/uploads answered", field="upload"
-            )
-        return (upload,)
-    paths = _texts(body["paths"], "paths") if "paths" in body else (_text(body, "path"),)
-    if not paths or not all(paths):
-        raise InvalidRequestError("an import needs a path", field="paths")
-    return paths
+def check_upload(text: str) -> str:
+    """The text itself.
 
-
-def _known(body: Mapping[str, Any], names: Sequence[str]) -> None:
-    if not isinstance(body, Mapping):
-        raise InvalidRequestError("the body must be a JSON object")
-    for name in body:
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = (
-                f"; did you mean {shown(near[0])}?" if near else f"; it may have {', '.join(sorted(names))}"
-            )
-            raise InvalidRequestError(f"the body has an unknown field {shown(name)}{hint}", field=name)
-
-
-def _text(body: Mapping[str, Any], name: str) -> str:
-    value = body.get(name)
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise InvalidRequestError(f"{shown(name)} must be a string, not {shown(value)}", field=name)
-    return value
-
-
-def _texts(value: Any, name: str) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(v, str) and "\0" not in v for v in value):
-        raise InvalidRequestError(f"{shown(name)} must be a list of strings, not {shown(value)}", field=name)
-    return tuple(value)
-
-
-def _flag(body: Mapping[str, Any], name: str, default: bool = False) -> bool:
-    value = body.get(name, default)
-    if not isinstance(value, bool):
-        raise InvalidRequestError(f"{shown(name)} must be true or false, not {shown(value)}", field=name)
-    return value
-
-
-def _one_of(value: Any, name: str, known: Sequence[str]) -> str:
-    if value not in known:
+    Raises:
+        InvalidRequestError: it is not the name of an upload.
+    """
+    if not _UPLOAD.fullmatch(text):
         raise InvalidRequestError(
-            f"{shown(name)} must be one of {', '.join(known)}, not {shown(value)}", field=name
+            f"{shown(text)} is not an upload; use what POST /v1/uploads answered", field="upload"
         )
-    return str(value)
+    return text
 
 
-def _relation(value: Any) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value:
-        raise InvalidRequestError(f'"relation" must be a name, not {shown(value)}', field="relation")
-    check_relation_name(value)
-    return value
-
-
-def _column(value: Any) -> str | int:
-    if isinstance(value, str) and value:
-        return value
-    if type(value) is int and value > 0:
-        return value
-    raise InvalidRequestError(
-        f"a column must be a name or a number from 1, not {shown(value)}", field="columns"
-    )
-
-
-def _columns(value: Any) -> tuple[str | int, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple):
-        raise InvalidRequestError(f'"columns" must be a list, not {shown(value)}', field="columns")
-    columns = tuple(_column(v) for v in value)
-    if len(set(columns)) != len(columns):
-        raise InvalidRequestError('a column is given twice in "columns"', field="columns")
-    return columns
-
-
-def _types(value: Any) -> tuple[ColumnType, ...]:
-    if value is None:
-        return ()
-    known = [kind.value for kind in ColumnType]
-    if not isinstance(value, list | tuple) or any(v not in known for v in value):
-        raise InvalidRequestError(
-            f'"types" must be a list of {", ".join(known)}, not {shown(value)}', field="types"
-        )
-    return tuple(ColumnType(v) for v in value)
-
-
-def _delimiter(value: Any) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str) or len(value) != 1 or value in '"\n\r\0' or not value.isascii():
-        raise InvalidRequestError(
-            f'"delimiter" must be one ASCII character other than a double quote or a line break, not {shown(value)}',
-            field="delimiter",
-        )
-    return value
+def _check_paths(paths: Sequence[str], field: str) -> None:
+    for path in paths:
+        if not path or "\0" in path:
+            raise InvalidRequestError(f"{shown(path)} cannot be the path of a file", field=field)

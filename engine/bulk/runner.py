@@ -221,7 +221,7 @@ class JobRunner:
     # ---- export
 
     def _export(self, job: Job, progress: Progress) -> dict[str, Any]:
-        request = ExportRequest.parse(job.request)
+        request = ExportRequest(**job.request)
         places = self._options.places
         target = allowed_path(request.path, places.export_root, places.schemes, "export")
         from engine.bulk.exporting import check_target, tuples_of, write

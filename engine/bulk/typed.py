@@ -1,9 +1,7 @@
 """Texts to typed columns in Spark, and what is wrong with those that are none.
 
 In: columns of text. Out: columns of string, long, double or boolean; null where the text is no value of the type.
-Always: nothing is converted that is not written as a value of the type: no white space, no `1.5` or `1e3` for a
-number, no NaN and no infinity. And nothing is rounded but what has a fraction or an exponent: a number has 64 bits, and
-an integer may stand for a float only where the two are equal.
+Always: what is a value is what engine/data/written.py says, whose patterns these are; Spark only computes it.
 """
 
 from __future__ import annotations
@@ -13,17 +11,15 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from engine.data import written
 from engine.language.schema import ColumnType
 
 # To the very end: $ would pass over a line break there.
-NUMBER: Final = r"^[+-]?[0-9]++\z"
-FLOAT: Final = r"^[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?\z"
-# What a column must look like to be taken for numbers where nobody has said its type: `007` is a name.
-_PLAIN_NUMBER = r"^-?(?:0|[1-9][0-9]*+)\z"
-_PLAIN_FLOAT = r"^-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?\z"
-_LONG_INTEGER = r"^[+-]?[0-9]{16,}+\z"
-"""What may be an integer without a float of its own."""
-_NOT_ZERO = r"^[^eE]*[1-9]"
+NUMBER: Final = rf"^(?:{written.NUMBER})\z"
+_FLOAT = rf"^(?:{written.FLOAT})\z"
+_PLAIN_NUMBER = rf"^(?:{written.PLAIN_NUMBER})\z"
+_PLAIN_FLOAT = rf"^(?:{written.PLAIN_FLOAT})\z"
+_LONG_INTEGER = rf"^(?:{written.LONG_INTEGER})\z"
 SQL_TYPES: Final = {
     ColumnType.SYMBOL: "string",
     ColumnType.NUMBER: "bigint",
@@ -45,10 +41,10 @@ def converted(text: Column, kind: ColumnType) -> Column:
     if kind is ColumnType.NUMBER:
         return F.when(text.rlike(NUMBER), text.try_cast("bigint"))
     if kind is ColumnType.FLOAT:
-        value = finite(F.when(text.rlike(FLOAT), text.try_cast("double")))
+        value = finite(F.when(text.rlike(_FLOAT), text.try_cast("double")))
         exact = is_exact(text.try_cast("bigint"))
         return F.when(
-            ~text.rlike(_LONG_INTEGER) | exact, F.when((value != 0) | ~text.rlike(_NOT_ZERO), value)
+            ~text.rlike(_LONG_INTEGER) | exact, F.when((value != 0) | ~text.rlike(written.NOT_ZERO), value)
         )
     return F.when(text == "true", F.lit(True)).when(text == "false", F.lit(False))
 
@@ -69,7 +65,7 @@ def looks_like(text: Column, kind: ColumnType) -> Column:
         return text.rlike(_PLAIN_NUMBER)
     if kind is ColumnType.FLOAT:
         return text.rlike(_PLAIN_FLOAT)
-    return text.isin("true", "false")
+    return text.isin(*written.BOOLS)
 
 
 def mismatch(name: str, position: int, kind: ColumnType, text: Column) -> Column:
@@ -85,6 +81,6 @@ def mismatch(name: str, position: int, kind: ColumnType, text: Column) -> Column
             reason = reason.when(
                 integer & fits, F.concat(start, shown, F.lit("' is an integer that no float equals"))
             )
-            too_large |= text.rlike(FLOAT) & ~integer
+            too_large |= text.rlike(_FLOAT) & ~integer
         reason = reason.when(too_large, F.concat(start, shown, F.lit("' does not fit into 64 bits")))
     return reason.otherwise(F.concat(start, shown, F.lit("' is none")))

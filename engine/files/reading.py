@@ -4,9 +4,10 @@ In: the bytes of a file, the relation's schema, a `Layout`. Out: a `Table`, one 
 relation. Always: each line is a tuple (a blank one too, of one empty field), each value has the column's declared
 type, and the first thing that is wrong is an error that names file, line and column.
 
-A file of the regular form (one-byte delimiter, no quotes, no stray carriage returns) goes through pyarrow, column by
-column: about 0.3 microseconds a field. Any other file, and any file in which something is wrong, goes line by line
-through fields.py, which is some ten times slower and alone decides what is right.
+How lines come apart and what a value is, engine/data/delimited.py says. Souffle's own are these: only with `rfc4180` a
+field may stand in double quotes; white space may come before a number, not after; the line of a relation without
+columns is `()`. Unlike Souffle, a line with more fields than the relation has columns is an error and not cut short,
+and a quoted field may hold line breaks.
 """
 
 from __future__ import annotations
@@ -15,26 +16,18 @@ import gzip
 import io
 import zlib
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 
-from engine.data.arrow import integers, numbers
+from engine.data.delimited import Block, Form, Reader, TextFault, ValueFault, WidthFault, values_of
 from engine.errors import InvalidValueError
-from engine.files.fields import BadField, Records, convert, records
 from engine.files.layout import Layout
 from engine.files.table import Column, Table
 from engine.language.schema import ColumnType, Schema
 
 _GZIP = b"\x1f\x8b"
-_BOM = b"\xef\xbb\xbf"
-_NUMBER = r"^[+-]?[0-9]+$"
-_FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-# An integer that may have no float of its own, and what is not zero however small.
-_LONG = r"^[+-]?[0-9]{16,}$"
-_NOT_ZERO = r"^[^eE]*[1-9]"
+# As C++'s stoll and stod pass over it.
+_WHITE = " \t\n\r\f\v"
 
 
 def read_facts(data: bytes, name: str, schema: Schema, layout: Layout) -> Table:
@@ -44,17 +37,13 @@ def read_facts(data: bytes, name: str, schema: Schema, layout: Layout) -> Table:
         InvalidValueError: a row has the wrong number of fields, a value is not of its column's type, the text is
             not UTF-8 or not quoted as RFC 4180 says. `detail` has file, line and column (a field's number, from 1).
     """
-    data = _plain(data, name).removeprefix(_BOM)
+    blocks = _blocks(_plain(data, name), name, schema, layout)
     types = _types(schema)
-    if schema.arity and _regular(data, layout, schema.arity):
-        body = data.partition(b"\n")[2] if layout.headers else data
-        columns = _fast(body, types, layout)
-        if columns is not None:
-            return Table(types, columns, len(columns[0]))
-    found = records(data, name, schema, layout)
-    return Table(
-        types, [_slow(found, i, kind, name, schema) for i, kind in enumerate(types)], len(found.lines)
-    )
+    if not types:
+        _check_nullary(blocks, name, schema)
+        return Table(types, [], sum(len(block.lines) for block in blocks))
+    columns = [_column(blocks, i, kind, name, schema, layout) for i, kind in enumerate(types)]
+    return Table(types, columns, len(columns[0]))
 
 
 def _plain(data: bytes, name: str) -> bytes:
@@ -73,95 +62,64 @@ def _types(schema: Schema) -> list[ColumnType]:
     return [kind for kind in types if kind is not None]
 
 
-def _regular(data: bytes, layout: Layout, arity: int) -> bool:
-    """Whether pyarrow splits the text into the fields that Souffle would."""
-    if len(layout.delimiter.encode()) != 1 or (layout.rfc4180 and b'"' in data):
-        return False
-    # Each carriage return must end its line; pyarrow takes a lonely one for a line's end.
-    if data.count(b"\r") != data.count(b"\r\n"):
-        return False
-    # Of a blank line pyarrow makes as many empty fields as there are columns.
-    blank = data.startswith((b"\n", b"\r\n")) or b"\n\n" in data or b"\n\r\n" in data
-    return arity == 1 or layout.columns != () or not blank
+def _blocks(data: bytes, name: str, schema: Schema, layout: Layout) -> list[Block]:
+    form = Form(layout.delimiter, layout.rfc4180, True, columns=layout.columns, ragged=bool(layout.columns))
+    width = None if layout.columns else max(schema.arity, 1)
+    reader = Reader(io.BytesIO(data), form, width, max(len(data), 1))
+    if layout.headers:
+        reader.skip_line()
+    try:
+        return list(reader.blocks())
+    except WidthFault as fault:
+        message = _NULLARY.format(schema.relation) if not schema.arity else _miscounted(fault, schema, layout)
+        raise _wrong(message, name, fault.line, schema) from None
+    except TextFault as fault:
+        raise InvalidValueError(f"{name}, line {fault.line}: {fault}", file=name, line=fault.line) from None
 
 
-def _fast(data: bytes, types: list[ColumnType], layout: Layout) -> list[Column] | None:
-    """The columns, or None where something may be wrong."""
-    if not data:
-        return [_column(pa.array([], pa.string()), kind) for kind in types]  # type: ignore[misc]
-    width = len(types)
+_NULLARY = "{} has no columns, so a line is () and nothing else"
+
+
+def _check_nullary(blocks: list[Block], name: str, schema: Schema) -> None:
+    for block in blocks:
+        for line, text in zip(block.lines, block.columns[0].to_pylist(), strict=True):
+            if text not in ("", "()"):
+                raise _wrong(_NULLARY.format(schema.relation), name, line, schema)
+
+
+def _miscounted(fault: WidthFault, schema: Schema, layout: Layout) -> str:
+    number = "1 field" if fault.fields == 1 else f"{fault.fields} fields"
     if layout.columns:
-        first = data[: data.find(b"\n") + 1] or data
-        width = first.count(layout.delimiter.encode()) + 1
-        if max(layout.columns) >= width:
-            return None
-    names = [f"f{i}" for i in range(width)]
-    chosen = [names[i] for i in layout.columns] or names
+        return f"{number}, but field {max(layout.columns)} (from 0) is asked for"
+    by = {"\t": "tabs", " ": "spaces"}.get(layout.delimiter, repr(layout.delimiter))
+    return f"{number} separated by {by}, but {schema} has {schema.arity}"
+
+
+def _wrong(message: str, name: str, line: int, schema: Schema) -> InvalidValueError:
+    return InvalidValueError(
+        f"{name}, line {line}: {message}", file=name, line=line, relation=schema.relation
+    )
+
+
+def _column(
+    blocks: list[Block], position: int, kind: ColumnType, name: str, schema: Schema, layout: Layout
+) -> Column:
+    texts = pa.chunked_array([block.columns[position] for block in blocks], pa.string()).combine_chunks()
+    if kind in (ColumnType.NUMBER, ColumnType.FLOAT):
+        texts = pc.utf8_ltrim(texts, characters=_WHITE)
     try:
-        table = pa.csv.read_csv(
-            io.BytesIO(data),
-            read_options=pa.csv.ReadOptions(column_names=names),
-            parse_options=pa.csv.ParseOptions(
-                delimiter=layout.delimiter, quote_char=False, escape_char=False, ignore_empty_lines=False
-            ),
-            convert_options=pa.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()),
-                strings_can_be_null=False,
-                include_columns=chosen,
-            ),
+        return values_of(texts, kind)
+    except ValueFault as fault:
+        line = [line for block in blocks for line in block.lines][fault.position]
+        column, place = (
+            schema.columns[position],
+            (layout.columns[position] if layout.columns else position) + 1,
         )
-    except pa.ArrowInvalid:
-        return None
-    columns = [
-        _column(table.column(name).combine_chunks(), kind) for name, kind in zip(chosen, types, strict=True)
-    ]
-    return None if any(column is None for column in columns) else [c for c in columns if c is not None]
-
-
-def _column(texts: pa.Array, kind: ColumnType) -> Column | None:
-    """Fields as values, or None where one of them is not of the plainest form."""
-    if kind is ColumnType.SYMBOL:
-        return list(texts.to_pylist())
-    if kind is ColumnType.BOOL:
-        true, false = pc.equal(texts, "true"), pc.equal(texts, "false")
-        if pc.all(pc.or_(true, false)).as_py() is False:
-            return None
-        return list(true.to_pylist())
-    number = kind is ColumnType.NUMBER
-    if pc.all(pc.match_substring_regex(texts, _NUMBER if number else _FLOAT)).as_py() is False:
-        return None
-    try:
-        values = numbers(pc.cast(texts, pa.int64() if number else pa.float64()))
-    except pa.ArrowInvalid:
-        return None
-    return values if number or _exact(texts, values) else None
-
-
-def _exact(texts: pa.Array, floats: npt.NDArray[np.float64]) -> bool:
-    """Whether each text has a float that may stand for it, without a closer look."""
-    if not np.isfinite(floats).all() or pc.any(pc.match_substring_regex(texts, _LONG)).as_py():
-        return False
-    zeros = texts.take(integers(np.flatnonzero(floats == 0)))
-    return not pc.any(pc.match_substring_regex(zeros, _NOT_ZERO)).as_py()
-
-
-def _slow(found: Records, position: int, kind: ColumnType, name: str, schema: Schema) -> Column:
-    """One column of the records, value by value."""
-    values = []
-    for line, fields in zip(found.lines, found.fields, strict=True):
-        try:
-            values.append(convert(fields[position], kind))
-        except BadField as bad:
-            column = schema.columns[position]
-            place = found.places[position] + 1
-            raise InvalidValueError(
-                f"{name}, line {line}, column {place} ({column.name}): {bad}",
-                file=name,
-                line=line,
-                column=place,
-                relation=schema.relation,
-                column_name=column.name,
-            ) from None
-    if kind is ColumnType.NUMBER:
-        return np.array(values, np.int64)
-    return np.array(values, np.float64) if kind is ColumnType.FLOAT else values
+        raise InvalidValueError(
+            f"{name}, line {line}, column {place} ({column.name}): {fault}",
+            file=name,
+            line=line,
+            column=place,
+            relation=schema.relation,
+            column_name=column.name,
+        ) from None

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.data.delimited import Values
 from engine.data.values import Tuple
 from engine.language.schema import ColumnType
 
-Column: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float64] | list[Any]"
+Column: TypeAlias = Values
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,6 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.errors import InvalidRequestError, shown
-
 SHARE = 2
 """Of the memory that the process may have, one part in this many is for the tuples that are kept: the rest is for what
 an epoch needs beside them, and for everything else."""
@@ -22,23 +20,6 @@ an epoch needs beside them, and for everything else."""
 def default_memory_budget() -> int:
     """The bytes that the relations of one reasoner may take when nobody says how much that is."""
     return available_memory() // SHARE
-
-
-def parse_size(text: str) -> int:
-    """A number of bytes as it is typed, for example `4GiB`.
-
-    Raises:
-        InvalidRequestError: it is not one.
-    """
-    # Here, because only command lines ask for it.
-    from pydantic import ByteSize, TypeAdapter, ValidationError
-
-    try:
-        return int(TypeAdapter(ByteSize).validate_python(text))
-    except ValidationError:
-        raise InvalidRequestError(
-            f"{shown(text)} is not a size; write 500MiB, 4GiB, or a number of bytes"
-        ) from None
 
 
 def available_memory(root: Path = Path("/")) -> int:

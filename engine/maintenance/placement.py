@@ -7,7 +7,6 @@ one. Codes are int64 (engine/data/values.py).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,7 +16,6 @@ import pyarrow as pa
 from engine.circuit.circuit import Circuit
 from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
-from engine.errors import InvalidRequestError, shown
 from engine.language.syntax import Constant
 from engine.maintenance.change import RelationChange
 from engine.maintenance.policy import Policy, Switched
@@ -28,26 +26,6 @@ MAX_HEIGHT = 1_100_000
 found out in some minutes."""
 FactDelta = tuple[Codes, Codes]
 """(codes, weights int64[n]): what is added to the asserted weights. A tuple may stand twice."""
-
-EPOCH_SECONDS = 600.0
-"""Seconds of evaluation after which the engine process refuses an epoch, where nothing else is said."""
-
-
-def parse_seconds(text: str) -> float | None:
-    """A limit of time as it is typed; `none` is no limit.
-
-    Raises:
-        InvalidRequestError: it is neither.
-    """
-    if text == "none":
-        return None
-    try:
-        limit = float(text)
-    except ValueError:
-        limit = -1.0
-    if not 0 < limit < math.inf:
-        raise InvalidRequestError(f"{shown(text)} is not a number of seconds above 0; 'none' is no limit")
-    return limit
 
 
 @dataclass(frozen=True, slots=True)

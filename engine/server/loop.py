@@ -29,7 +29,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -40,7 +40,6 @@ from engine.errors import (
     CorruptLogError,
     EngineLeaseError,
     EvaluationCancelledError,
-    InvalidRequestError,
     SparkStateLostError,
     StorageUnavailableError,
     ZedlogError,
@@ -53,12 +52,13 @@ from engine.server.attempts import Attempts
 from engine.server.heartbeat import Heartbeat
 from engine.server.interruption import Interruption
 from engine.server.recovery import read_state
+from engine.server.settings import EngineOptions
 from engine.server.signals import heard_at_once
 from engine.storage.begun import place
 from engine.storage.connection import connect
 from engine.storage.keys import Keys
 from engine.storage.log import EpochLog, LogEntry
-from engine.storage.publisher import Publisher, Retention, read_head
+from engine.storage.publisher import Publisher, read_head
 
 if TYPE_CHECKING:
     from engine.bulk.runner import JobRunner
@@ -91,26 +91,6 @@ class Committer(Protocol):
 
 ReasonerFactory = Callable[[SavedState, Interruption], Committer]
 """Makes the reasoner of a saved state; its evaluations end when the interruption says so."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """How an engine runs. A group takes at most so many transactions and log bytes (one at least).
-
-    lease_wait: seconds to wait for another engine's lease; None: as long as it takes (a standby).
-    """
-
-    lease_seconds: float = 10.0
-    lease_wait: float | None = None
-    group_transactions: int = 256
-    group_bytes: int = 16 << 20
-    retention: Retention = field(default_factory=Retention)
-
-    def __post_init__(self) -> None:
-        if self.lease_seconds < 0.1 or self.group_transactions < 1 or self.group_bytes < 1:
-            raise InvalidRequestError(
-                "an engine needs a lease of 0.1 s, and groups of 1 transaction and 1 byte, or more"
-            )
 
 
 class Engine:

@@ -27,7 +27,7 @@ import orjson
 import redis
 
 from engine.database.epoch import EpochRecord, RuleInfo, changed_name
-from engine.errors import CorruptSnapshotError, EngineLeaseError, InvalidRequestError, shown
+from engine.errors import CorruptSnapshotError, EngineLeaseError, shown
 from engine.language.schema import Schema
 from engine.storage.compaction import EMPTY, apply_change
 from engine.storage.connection import storage_errors
@@ -39,6 +39,7 @@ from engine.storage.manifest import PROGRAM, Manifest, Program, RelationEntry, S
 from engine.storage.objects import ObjectStore
 from engine.storage.outcome import Outcome
 from engine.storage.references import References
+from engine.storage.retention import Retention
 from engine.storage.scripts import PUBLISH, STAGE
 from engine.storage.symbol_chunks import append_symbols, forget_symbols
 
@@ -48,23 +49,6 @@ _INLINE_BYTES = 256 << 10
 _PORTION_BYTES = 4 << 20
 # Sent ahead and never confirmed: gone after this time.
 _STAGED_SECONDS = 3600
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """What is kept. An epoch's snapshot stays while it is one of the last `epochs` or younger than `seconds`,
-    so that a reader can finish also when epochs are short."""
-
-    epochs: int = 64
-    seconds: float = 5.0
-    results: int = 100_000
-    summaries: int = 10_000
-
-    def __post_init__(self) -> None:
-        if self.epochs < 1 or self.seconds < 0 or self.results < 1 or self.summaries < 1:
-            raise InvalidRequestError(
-                "the retention must be at least 1 epoch, 1 result and 1 summary, and its time must not be negative"
-            )
 
 
 @dataclass(frozen=True, slots=True)

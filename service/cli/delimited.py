@@ -1,53 +1,50 @@
-"""Delimited text (CSV, TSV, Souffle's `.facts`) as tuples of one relation.
+"""Files for `zedlog load` (CSV, TSV and the like) as tuples of one relation.
 
-In: a seekable binary file and a `Layout`. Out of the first pass (`survey`): the file's digest, its number
-of rows and the type of each column. Out of the second (`rows`): tuples with values of these types, line by
-line.
+In: a seekable binary file and a `Layout`. Out of the first pass (`survey`): the file's digest, its number of rows and
+the type of each column. Out of the second (`rows`): tuples with values of these types.
 
-Two passes, because nothing may be sent before the whole file is known to be good: a type is only what every
-row agrees to, a bad row in the last line is found before the first batch is sent, and the digest names the
-batches, so that a load which is run again sends the same ones. Memory is bounded by one row; the first pass
-costs about a microsecond a value.
+Two passes, because nothing may be sent before the whole file is known to be good: a type is only what every row agrees
+to, a bad row in the last line is found before the first batch is sent, and the digest names the batches, so that a load
+which is run again sends the same ones. Memory is bounded by a block of the file.
 
-Nothing is converted silently: a column of numbers in which one does not fit into 64 bits is an error that names its
-line and column, and so is one of floats with an integer that no float is equal to. A header may say the types
-(engine/bulk/headers.py); such a file is quoted as in RFC 4180, whatever its delimiter.
+How rows come apart engine/data/delimited.py says, and what a value is engine/data/written.py. Nothing is converted
+silently: a column of numbers in which one does not fit into 64 bits is an error that names its line and column, and so
+is one of floats with an integer that no float is equal to. A header may say the types (engine/bulk/headers.py); such a
+file is quoted as in RFC 4180, whatever its delimiter.
 """
 
 from __future__ import annotations
 
 import csv
 import hashlib
-import io
-import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import BinaryIO, Literal
+from typing import BinaryIO
+
+import numpy as np
 
 from engine.bulk.headers import read_header
+from engine.data.delimited import (
+    Block,
+    Form,
+    Reader,
+    TextFault,
+    ValueFault,
+    Values,
+    WidthFault,
+    all_look_like,
+    values_of,
+)
 from engine.data.values import Value
-from engine.language.constants import read_decimal, shortened
 from engine.language.schema import ColumnType
 
-# Leading zeros and plus signs are not numbers: they are identifiers that a number would not give back as
-# written.
-_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)\Z")
-_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?\Z")
-_PATTERNS = {ColumnType.NUMBER: _NUMBER, ColumnType.FLOAT: _FLOAT}
-_BOOLS = {"true": True, "false": False}
 _NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|"}
 _CHUNK = 1 << 20
-
-# A field can be as long as a document; Python's default of 128 kB is too little.
-csv.field_size_limit(1 << 30)
 
 
 class BadFile(Exception):
     """The file is not what the layout says; the message names the line."""
-
-
-class MisfitError(Exception):
-    """A field is written as a value of a type, but is too large for it, or too precise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +62,10 @@ class Layout:
         """Comma and semicolon files quote, and what has types in its header; in a `.facts` file a quote is a character
         like any other."""
         return self.delimiter in ",;" or self.typed
+
+    @property
+    def form(self) -> Form:
+        return Form(self.delimiter, self.quoted, carriage=True, columns=self.columns)
 
 
 @dataclass(slots=True)
@@ -126,31 +127,21 @@ def survey(file: BinaryIO, layout: Layout, types: Sequence[ColumnType] | None = 
     """
     found = Survey()
     found.digest, found.size = _digest(file)
-    width = None
-    for line, row in _records(file, layout):
-        if width is None:
-            width = len(row)
-            _check_columns(layout, width, line)
-            if types is not None and len(types) != _arity(layout, width):
-                raise BadFile(
-                    f"line {line}: {_arity(layout, width)} columns, but {len(types)} types: "
-                    f"{', '.join(t.value for t in types)}"
-                )
-            found._possible = [set(ColumnType) for _ in range(_arity(layout, width))]
-            found._misfits = [{} for _ in found._possible]
-            if layout.header:
-                names = read_header(row)[0] if layout.typed else row
-                found.names = tuple(_picked(names, layout))
-                continue
-        if len(row) != width:
-            raise BadFile(f"line {line}: the number of fields is {len(row)}, but {width} in the first line")
-        values = _picked(row, layout)
-        if types is None:
-            _narrow(found, values, line, layout)
-        else:
-            for position, (value, kind) in enumerate(zip(values, types, strict=True)):
-                _check(value, kind, _place(line, position, layout))
-        found.rows += 1
+    reader = Reader(file, layout.form)
+    with _faults(reader, layout):
+        if layout.header and (first := reader.header()) is not None:
+            _begin(found, first[0], reader, layout, types)
+            names = read_header(first[1])[0] if layout.typed else first[1]
+            found.names = tuple(names[i] for i in layout.columns or range(len(names)))
+        for block in reader.blocks():
+            if not found._possible:
+                _begin(found, block.lines[0], reader, layout, types)
+            for position in range(len(block.columns)):
+                if types is None:
+                    _narrow(found, block, position, layout)
+                else:
+                    _values(block, position, types[position], layout)
+            found.rows += len(block.lines)
     found.types = tuple(types) if types is not None else tuple(map(_narrowest, found._possible))
     for kind, misfits in zip(found.types, found._misfits, strict=False):
         if kind in misfits:
@@ -162,12 +153,55 @@ def survey(file: BinaryIO, layout: Layout, types: Sequence[ColumnType] | None = 
 
 def rows(file: BinaryIO, layout: Layout, types: Sequence[ColumnType]) -> Iterator[tuple[Value, ...]]:
     """The tuples of a file that `survey` found good."""
-    records = _records(file, layout)
-    if layout.header:
-        next(records, None)
-    for line, row in records:
-        picked = enumerate(zip(_picked(row, layout), types, strict=True))
-        yield tuple(_check(text, kind, _place(line, position, layout)) for position, (text, kind) in picked)
+    reader = Reader(file, layout.form)
+    with _faults(reader, layout):
+        if layout.header:
+            reader.header()
+        for block in reader.blocks():
+            columns = [_values(block, position, kind, layout) for position, kind in enumerate(types)]
+            yield from zip(*(c.tolist() if isinstance(c, np.ndarray) else c for c in columns), strict=True)
+
+
+@contextmanager
+def _faults(reader: Reader, layout: Layout) -> Iterator[None]:
+    """The faults of a text, in the words of this command."""
+    try:
+        yield
+    except WidthFault as fault:
+        if fault.fields == reader.width:
+            missing = next(i for i in layout.columns if i >= fault.fields)
+            raise BadFile(
+                f"line {fault.line}: there is no column {missing + 1}, only {fault.fields}"
+            ) from None
+        raise BadFile(f"line {fault.line}: {fault}, but {reader.width} in the first line") from None
+    except TextFault as fault:
+        raise BadFile(f"line {fault.line}: {fault}") from None
+
+
+def _begin(
+    found: Survey, line: int, reader: Reader, layout: Layout, types: Sequence[ColumnType] | None
+) -> None:
+    """Look at the width of the first row."""
+    width = reader.width or 0
+    arity = len(layout.columns) or width
+    if types is not None and len(types) != arity:
+        raise BadFile(
+            f"line {line}: {arity} columns, but {len(types)} types: {', '.join(t.value for t in types)}"
+        )
+    found._possible = [set(ColumnType) for _ in range(arity)]
+    found._misfits = [{} for _ in found._possible]
+
+
+def _values(block: Block, position: int, kind: ColumnType, layout: Layout) -> Values:
+    """A column of a block.
+
+    Raises:
+        BadFile: a field is not a value of its type.
+    """
+    try:
+        return values_of(block.columns[position], kind)
+    except ValueFault as fault:
+        raise BadFile(f"{_place(block.lines[fault.position], position, layout)}: {fault}") from None
 
 
 def _place(line: int, position: int, layout: Layout) -> str:
@@ -175,67 +209,17 @@ def _place(line: int, position: int, layout: Layout) -> str:
     return f"line {line}, column {column + 1}"
 
 
-def _check(text: str, kind: ColumnType, place: str) -> Value:
-    """The value that a field stands for.
-
-    Raises:
-        BadFile: there is none.
-    """
-    try:
-        value = convert(text, kind)
-    except MisfitError as error:
-        raise BadFile(f"{place}: {error}") from None
-    if value is None:
-        raise BadFile(f"{place}: {text!r} is not a {kind.value}")
-    return value
-
-
-def convert(text: str, kind: ColumnType) -> Value | None:
-    """The value that a field stands for, or None when it is not of that type.
-
-    Raises:
-        MisfitError: it is written as one, but no value of the type is equal to it.
-    """
-    if kind is ColumnType.SYMBOL:
-        return text
-    if kind is ColumnType.NUMBER:
-        return _number(text)
-    if kind is ColumnType.FLOAT:
-        return _float(text)
-    return _BOOLS.get(text)
-
-
-def _number(text: str) -> int | None:
-    if not _NUMBER.match(text):
-        return None
-    if len(text) > 20 or not -(2**63) <= int(text) < 2**63:
-        raise MisfitError(f"the number {shortened(text)} does not fit into 64 bits")
-    return int(text)
-
-
-def _float(text: str) -> float | None:
-    if not _FLOAT.match(text):
-        return None
-    try:
-        return read_decimal(text)
-    except ValueError as error:
-        raise MisfitError(str(error)) from None
-
-
-def _narrow(found: Survey, values: Sequence[str], line: int, layout: Layout) -> None:
-    """Strike out the types that this row's values are not of, and note what would not fit the others."""
-    for position, (types, value) in enumerate(zip(found._possible, values, strict=True)):
-        if len(types) == 1:
-            continue
-        misfits = found._misfits[position]
-        for kind in tuple(types):
-            if kind in misfits and _PATTERNS[kind].match(value):
-                continue
+def _narrow(found: Survey, block: Block, position: int, layout: Layout) -> None:
+    """Strike out the types that a column's values are not of, and note what would not fit the others."""
+    types, misfits = found._possible[position], found._misfits[position]
+    for kind in tuple(types - {ColumnType.SYMBOL}):
+        if not all_look_like(block.columns[position], kind):
+            types.remove(kind)
+        elif kind not in misfits:
             try:
-                if convert(value, kind) is None:
-                    types.remove(kind)
-            except MisfitError as error:
-                misfits.setdefault(kind, f"{_place(line, position, layout)}: {error}")
+                _values(block, position, kind, layout)
+            except BadFile as error:
+                misfits[kind] = str(error)
 
 
 def _narrowest(types: set[ColumnType]) -> ColumnType:
@@ -253,35 +237,3 @@ def _digest(file: BinaryIO) -> tuple[str, int]:
         digest.update(chunk)
         size += len(chunk)
     return digest.hexdigest(), size
-
-
-def _records(file: BinaryIO, layout: Layout) -> Iterator[tuple[int, list[str]]]:
-    """(line number, fields) of each row; empty lines are skipped. Leaves the file open."""
-    file.seek(0)
-    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if layout.quoted else csv.QUOTE_NONE
-    reader = csv.reader(text, delimiter=layout.delimiter, quoting=quoting, strict=True)
-    try:
-        for row in reader:
-            if row:
-                yield reader.line_num, row
-    except UnicodeDecodeError as error:
-        raise BadFile(f"after line {reader.line_num}: not UTF-8 text ({error.reason})") from error
-    except csv.Error as error:
-        raise BadFile(f"line {reader.line_num}: {error}") from error
-    finally:
-        text.detach()
-
-
-def _check_columns(layout: Layout, width: int, line: int) -> None:
-    for position in layout.columns:
-        if position >= width:
-            raise BadFile(f"line {line}: there is no column {position + 1}, only {width}")
-
-
-def _arity(layout: Layout, width: int) -> int:
-    return len(layout.columns) or width
-
-
-def _picked(row: Sequence[str], layout: Layout) -> list[str]:
-    return [row[i] for i in layout.columns] if layout.columns else list(row)

@@ -19,7 +19,7 @@ from service.cli.bulk_story import BulkStory
 from service.cli.client import ServiceClient
 from service.cli.output import counted, note, out, show
 from service.cli.packages import installed
-from service.cli.serve import DEFAULT_PORT, Settings, bulk_environment, run
+from service.cli.serve import DEFAULT_PORT, Settings, run
 from service.cli.story import Story
 
 
@@ -68,8 +68,9 @@ def demo(
     with tempfile.TemporaryDirectory(prefix="zedlog-demo-") as name:
         folder = Path(name)
         (folder / "import").mkdir()
-        bulk = bulk_environment(folder / "import", folder / "export", folder / "batches")
-        run(Settings(port=_port(port), data_dir=folder, bulk=bulk), told)
+        folders = {"IMPORT_ROOT": "import", "EXPORT_ROOT": "export", "BATCH_DIR": "batches"}
+        variables = {f"ZEDLOG_{name}": str(folder / inside) for name, inside in folders.items()}
+        run(Settings(port=_port(port), data_dir=folder, variables=variables), told)
 
 
 def _port(given: int | None) -> int:

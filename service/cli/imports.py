@@ -14,7 +14,6 @@ from engine.bulk.request import guess_format
 from engine.errors import InvalidRequestError
 from service.cli import options
 from service.cli.client import Json, ServiceClient
-from service.cli.delimited import delimiter_named
 from service.cli.jobs import follow, report
 from service.cli.output import err, note, out
 
@@ -107,6 +106,9 @@ def import_files(
     if format is None:
         body["format"] = _told_by_name(files)
     if delimiter is not None:
+        # Here, for what reads files loads pyarrow, which the other commands do without.
+        from service.cli.delimited import delimiter_named
+
         try:
             body["delimiter"] = delimiter_named(delimiter)
         except ValueError as error:

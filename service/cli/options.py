@@ -1,12 +1,15 @@
-"""Options that several commands share, and the one way to open a client from them."""
+"""Options that several commands share, and how a wrong one is refused."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from engine.errors import InvalidRequestError
 from service.cli.client import DEFAULT_URL
 
 Url = Annotated[
@@ -29,3 +32,12 @@ OutputFormat = Annotated[
     Format | None,
     typer.Option("--format", help="How to write the rows: a table on a terminal, else csv."),
 ]
+
+
+@contextmanager
+def wrong_usage(option: str | None = None) -> Iterator[None]:
+    """A value that the engine refuses is wrong usage of the command line (exit status 2)."""
+    try:
+        yield
+    except InvalidRequestError as error:
+        raise typer.BadParameter(error.message, param_hint=option) from None

@@ -20,11 +20,12 @@ from rich.markup import escape
 from rich.status import Status
 
 from engine.errors import EvaluationCancelledError, ProgramError, ZedlogError
-from engine.maintenance.memory import default_memory_budget, parse_size
-from engine.maintenance.placement import MAX_HEIGHT, Budget, parse_seconds
+from engine.maintenance.limits import parse_seconds, parse_size, parse_whole
+from engine.maintenance.memory import default_memory_budget
+from engine.maintenance.placement import MAX_HEIGHT, Budget
 from engine.server.signals import heard_at_once
-from service.cli.choices import MaxHeight, read_option
 from service.cli.edit import read_text
+from service.cli.options import wrong_usage
 from service.cli.output import err, fail
 from service.cli.starting import uncollected
 
@@ -59,7 +60,15 @@ def run(
             help="Give up when the tuples need more, for example 4GiB. Default: half of the memory there is.",
         ),
     ] = None,
-    max_height: MaxHeight = None,
+    max_height: Annotated[
+        str,
+        typer.Option(
+            "--max-height",
+            envvar="ZEDLOG_MAX_HEIGHT",
+            metavar="N",
+            help="Give up when a recursion goes through more heights.",
+        ),
+    ] = str(MAX_HEIGHT),
 ) -> None:
     """Evaluate a program over files, once, as Souffle would. Needs no service. Ctrl-C ends it.
 
@@ -71,12 +80,13 @@ def run(
     """
     threads = _threads(jobs)
     wanted_no_more = threading.Event()
-    budget = Budget(
-        seconds=None if timeout is None else read_option(parse_seconds, timeout),
-        memory=default_memory_budget() if memory is None else read_option(parse_size, memory),
-        height=max_height or MAX_HEIGHT,
-        cancelled=wanted_no_more.is_set,
-    )
+    with wrong_usage("--timeout"):
+        seconds = None if timeout is None else parse_seconds(timeout)
+    with wrong_usage("--memory"):
+        size = default_memory_budget() if memory is None else parse_size(memory)
+    with wrong_usage("--max-height (ZEDLOG_MAX_HEIGHT)"):
+        height = parse_whole(max_height)
+    budget = Budget(seconds=seconds, memory=size, height=height, cancelled=wanted_no_more.is_set)
     text = read_text(program)
     patience = Patience()
 

@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,23 +25,13 @@ import typer
 from rich.markup import escape
 
 from engine.errors import ZedlogError
-from service.cli.choices import (
-    USUAL,
-    USUAL_SECONDS,
-    EpochSeconds,
-    MaxHeight,
-    MemoryBudget,
-    PlacementChoice,
-    SparkCheckpointDir,
-    SparkMaster,
-    SparkPartitions,
-    SwitchChoice,
-    engine_options,
-)
+from engine.server.settings import EngineSettings
+from service.cli.choices import ServeSettings, with_settings
 from service.cli.output import err, fail, note, out
 from service.cli.supervisor import Part, PartFailed, Supervisor
 
 DEFAULT_PORT = 8321
+_ENGINE_COMMAND = [sys.executable, "-m", "engine.server"]
 # At the start, a log that has grown beyond this is put aside (one old one is kept).
 LOG_BYTES = 10 * 1024 * 1024
 # An engine that takes longer to get ready than this is rebuilding a database: say so.
@@ -55,7 +45,10 @@ Told = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What to run, and where. Port 0 is any free one. Without `redis_url` there is an embedded server."""
+    """What to run, and where. Port 0 is any free one. Without `redis_url` there is an embedded server.
+
+    variables: further ones of the environment, for the engine and the service.
+    """
 
     data_dir: Path
     host: str = "127.0.0.1"
@@ -63,67 +56,21 @@ class Settings:
     database: str = "default"
     redis_url: str | None = None
     engine: bool = True
-    bulk: Mapping[str, str] = field(default_factory=dict)
-    engine_options: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def log(self) -> Path:
         return self.data_dir / "zedlog.log"
 
 
-RedisUrl = Annotated[
-    str | None,
-    typer.Option(
-        envvar="ZEDLOG_REDIS_URL", help="Use this Redis (redis://host:port/0) and not an embedded server."
-    ),
-]
-ImportRoot = Annotated[
-    Path | None,
-    typer.Option(
-        envvar="ZEDLOG_IMPORT_ROOT", help="Imports may read files below this folder (default: none)."
-    ),
-]
-ExportRoot = Annotated[
-    Path | None,
-    typer.Option(envvar="ZEDLOG_EXPORT_ROOT", help="Exports may write below this folder (default: nowhere)."),
-]
-BatchDir = Annotated[
-    Path | None,
-    typer.Option(
-        envvar="ZEDLOG_BATCH_DIR",
-        help="Where imports keep their facts until they are applied (default: in the data directory).",
-    ),
-]
-Database = Annotated[
-    str, typer.Option(envvar="ZEDLOG_DATABASE", help="The database's name; one Redis may hold several.")
-]
-
-
+@with_settings(ServeSettings, {"redis_url": "a server of its own, in the data directory"})
 def serve(
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port to listen on; 0 is any free one.")
-    ] = DEFAULT_PORT,
-    data_dir: Annotated[
-        Path, typer.Option(envvar="ZEDLOG_DATA_DIR", help="Where the data and the log file live.")
-    ] = Path(".zedlog"),
-    database: Database = "default",
-    redis_url: RedisUrl = None,
+    settings: ServeSettings,
+    variables: Mapping[str, str],
     no_engine: Annotated[
         bool,
         typer.Option("--no-engine", help="Only the HTTP service; an engine runs elsewhere, or not at all."),
     ] = False,
-    memory_budget: MemoryBudget = None,
-    epoch_seconds: EpochSeconds = USUAL_SECONDS,
-    max_height: MaxHeight = None,
-    placement: PlacementChoice = "auto",
-    switch: SwitchChoice = USUAL,
-    spark_master: SparkMaster = None,
-    spark_partitions: SparkPartitions = None,
-    spark_checkpoint_dir: SparkCheckpointDir = None,
-    import_root: ImportRoot = None,
-    export_root: ExportRoot = None,
-    batch_dir: BatchDir = None,
 ) -> None:
     """Start the service and keep it running until Ctrl-C.
 
@@ -134,36 +81,24 @@ def serve(
     - `zedlog serve --redis-url redis://redis.example:6379/0`
     - `zedlog serve --redis-url redis://redis.example:6379/0 --no-engine`: one more service
     """
-    options = engine_options(
-        memory_budget,
-        epoch_seconds,
-        max_height,
-        placement,
-        switch,
-        spark_master,
-        spark_partitions,
-        spark_checkpoint_dir,
+    redis_url = settings.redis_url if "redis_url" in settings.model_fields_set else None
+    run(
+        Settings(
+            settings.data_dir,
+            settings.host,
+            settings.port,
+            settings.database,
+            redis_url,
+            not no_engine,
+            variables,
+        )
     )
-    bulk = bulk_environment(import_root, export_root, batch_dir or data_dir / "batches")
-    run(Settings(data_dir, host, port, database, redis_url, not no_engine, bulk, options))
 
 
+@with_settings(EngineSettings)
 def engine(
-    redis_url: Annotated[
-        str, typer.Option(envvar="ZEDLOG_REDIS_URL", help="The Redis that holds the database.")
-    ] = "redis://127.0.0.1:6379/0",
-    database: Database = "default",
-    memory_budget: MemoryBudget = None,
-    epoch_seconds: EpochSeconds = USUAL_SECONDS,
-    max_height: MaxHeight = None,
-    placement: PlacementChoice = "auto",
-    switch: SwitchChoice = USUAL,
-    spark_master: SparkMaster = None,
-    spark_partitions: SparkPartitions = None,
-    spark_checkpoint_dir: SparkCheckpointDir = None,
-    import_root: ImportRoot = None,
-    export_root: ExportRoot = None,
-    batch_dir: BatchDir = None,
+    settings: EngineSettings,
+    variables: Mapping[str, str],
     check: Annotated[
         bool,
         typer.Option("--check", help="Only say whether an engine serves the database (exit status 0 or 1)."),
@@ -177,22 +112,11 @@ def engine(
     - `zedlog engine --check`
     """
     if check:
-        state = asyncio.run(_engine_state(redis_url, database))
+        state = asyncio.run(_engine_state(settings.redis_url, settings.database))
         out.print(escape(state))
         raise typer.Exit(0 if state.startswith("running") else 1)
     # It becomes the engine process: signals and exit status are the engine's own.
-    options = engine_options(
-        memory_budget,
-        epoch_seconds,
-        max_height,
-        placement,
-        switch,
-        spark_master,
-        spark_partitions,
-        spark_checkpoint_dir,
-    )
-    command = _engine_command(redis_url, database, options)
-    os.execve(command[0], command, {**os.environ, **bulk_environment(import_root, export_root, batch_dir)})
+    os.execve(_ENGINE_COMMAND[0], _ENGINE_COMMAND, {**os.environ, **variables})
 
 
 def run(settings: Settings, told: Told | None = None) -> None:
@@ -261,10 +185,10 @@ def _watch(supervisor: Supervisor, url: str, told: Told | None) -> None:
 
 def _parts(settings: Settings, redis_url: str, listener: socket.socket, url: str) -> list[Part]:
     environment = {
+        **settings.variables,
         "ZEDLOG_REDIS_URL": redis_url,
         "ZEDLOG_DATABASE": settings.database,
         "ZEDLOG_DATA_DIR": str(settings.data_dir.absolute()),
-        **settings.bulk,
     }
     command = [sys.executable, "-m", "service.cli.worker", "--fd", str(listener.fileno())]
     service = Part(
@@ -273,40 +197,7 @@ def _parts(settings: Settings, redis_url: str, listener: socket.socket, url: str
     if not settings.engine:
         return [service]
     # Readers can do without an engine for a while, so its end is not the end of everything.
-    return [
-        Part(
-            "engine",
-            _engine_command(redis_url, settings.database, settings.engine_options),
-            environment,
-            essential=False,
-        ),
-        service,
-    ]
-
-
-def _engine_command(redis_url: str, database: str, options: Sequence[str]) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "engine.server",
-        "--redis-url",
-        redis_url,
-        "--database",
-        database,
-        *options,
-    ]
-
-
-def bulk_environment(
-    import_root: Path | None, export_root: Path | None, batch_dir: Path | None
-) -> dict[str, str]:
-    """The folders of bulk jobs, for the engine and the service alike."""
-    given = {
-        "ZEDLOG_IMPORT_ROOT": import_root,
-        "ZEDLOG_EXPORT_ROOT": export_root,
-        "ZEDLOG_BATCH_DIR": batch_dir,
-    }
-    return {name: str(path.absolute()) for name, path in given.items() if path is not None}
+    return [Part("engine", _ENGINE_COMMAND, environment, essential=False), service]
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from engine.bulk.request import ExportRequest
 from engine.errors import (
     EngineUnavailableError,
     EpochNotRetainedError,
@@ -14,17 +13,15 @@ from engine.errors import (
 )
 from service.body import read_json
 from service.bulk_models import ExportBody, Job
-from service.changes import check_object
 from service.context import service_of
 from service.describe import PROGRAM_ERRORS, json_body, problems
 from service.formats import answers_json
 from service.jobs import submit
 from service.parameters import IdempotencyKey, only_known_parameters
 from service.routes.imports import ENDED, JOB_ERRORS, SUBMITTED, Wait
+from service.validation import read_as
 
 router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters), Depends(answers_json)])
-
-_FIELDS = tuple(ExportBody.model_fields)
 
 
 @router.post(
@@ -69,6 +66,5 @@ async def post_export(
     file, any other a folder of several.
     """
     service = service_of(request)
-    body = await read_json(request, service.settings.max_body_bytes)
-    checked = ExportRequest.parse(check_object(body, "the body", _FIELDS))
+    checked = read_as(ExportBody, await read_json(request, service.settings.max_body_bytes)).request()
     return await submit(service, "export", checked.as_json(), idempotency_key, wait)

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
-from engine.bulk.request import FILE_NAME, ImportRequest
+from engine.bulk.request import FILE_NAME
 from engine.errors import (
     BadRowsError,
     BodyTooLargeError,
@@ -26,7 +26,6 @@ from engine.errors import (
 )
 from service.body import read_json
 from service.bulk_models import ImportBody, Job, Upload
-from service.changes import check_object
 from service.context import service_of
 from service.describe import BODY_ERRORS, STATE_ERRORS, json_body, problems
 from service.formats import answers_json, json_response
@@ -34,6 +33,7 @@ from service.jobs import submit
 from service.parameters import IdempotencyKey, only_known_parameters
 from service.problems import InvalidParameterError, NotAcceptableError
 from service.uploads import receive
+from service.validation import read_as
 
 router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters), Depends(answers_json)])
 
@@ -58,7 +58,6 @@ JOB_ERRORS = (
     # The job of an Idempotency-Key may be kept no longer.
     UnknownJobError,
 )
-_FIELDS = tuple(ImportBody.model_fields)
 
 
 @router.post(
@@ -101,8 +100,7 @@ async def post_import(
     Rows that cannot be read are counted, shown and written to a file; by default they fail the import.
     """
     service = service_of(request)
-    body = await read_json(request, service.settings.max_body_bytes)
-    checked = ImportRequest.parse(check_object(body, "the body", _FIELDS))
+    checked = read_as(ImportBody, await read_json(request, service.settings.max_body_bytes)).request()
     # A dry run has keys of its own: no client's key holds a space.
     key = f"dry run {idempotency_key}" if checked.dry_run and idempotency_key else idempotency_key
     return await submit(service, "import", checked.as_json(), key, wait)

@@ -6,7 +6,6 @@ A single atom is read from the snapshot directly (goal.py, projection.py); every
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
@@ -20,20 +19,18 @@ from engine.errors import (
     EvaluationCancelledError,
     EvaluationError,
     InvalidCursorError,
-    InvalidRequestError,
     ProgramSyntaxError,
     TypeMismatchError,
     UnknownRelationError,
     UnsafeRuleError,
     UnsupportedFeatureError,
-    shown,
 )
 from engine.language.parser import parse_query
 from engine.language.schema import Column, ColumnType
 from engine.language.syntax import Query
 from engine.storage.snapshot import Snapshot
 from service.body import read_json
-from service.changes import check_object, with_place
+from service.changes import with_place
 from service.context import Service, service_of
 from service.cursor import Cursor, decode_cursor, encode_cursor, query_digest
 from service.describe import BODY_ERRORS, READ_ERRORS, json_body, problems
@@ -46,10 +43,11 @@ from service.problems import InvalidParameterError
 from service.projection import projected_page
 from service.reading import page_limit, pin
 from service.routes.relations import ROWS
+from service.validation import read_as
 
 router = APIRouter(tags=["query"], dependencies=[Depends(only_known_parameters)])
 
-_FIELDS = ("query", "limit", "cursor", "timeout", "at_least", "as_of")
+
 _EXAMPLES = {
     "who reaches c": {"query": 'tc(x, "c")'},
     "cycles": {"query": "tc(x, x)", "limit": 100},
@@ -98,18 +96,14 @@ async def post_query(request: Request) -> Response:
     """
     service = service_of(request)
     kind = negotiate(request, ROW_TYPES)
-    body = check_object(
-        await read_json(request, service.settings.max_body_bytes), "the body", _FIELDS, ("query",)
-    )
-    text = _text(body, "query")
-    assert text is not None
-    limit = page_limit(service, _count(body, "limit", 1))
-    deadline = Deadline(_timeout(service, body))
+    body = read_as(QueryBody, await read_json(request, service.settings.max_body_bytes))
+    text = body.query
+    limit = page_limit(service, body.limit)
+    deadline = Deadline(_timeout(service, body.timeout))
     digest = query_digest("query", text)
-    cursor = _text(body, "cursor")
-    start = None if cursor is None else decode_cursor(cursor, digest)
+    start = None if body.cursor is None else decode_cursor(body.cursor, digest)
     query = with_place("query", lambda: parse_query(text))
-    snapshot = await pin(service, _text(body, "at_least"), _count(body, "as_of", 0), start)
+    snapshot = await pin(service, body.at_least, body.as_of, start)
     work = _page(service, snapshot, query, digest, limit, start, deadline)
     columns, rows, position = await until_gone(request, work)
     following = None if position is None else encode_cursor(Cursor(snapshot.token, list(position)), digest)
@@ -178,37 +172,13 @@ def _row(selection: Selection, start: Cursor) -> Tuple:
     return row
 
 
-def _text(body: Mapping[str, Any], field: str) -> str | None:
-    value = body.get(field)
-    if value is None and field != "query":
-        return None
-    if not isinstance(value, str):
-        raise InvalidRequestError(f"{field} must be a string, not {shown(value)}", field=field)
-    return value
-
-
-def _count(body: Mapping[str, Any], field: str, least: int) -> int | None:
-    value = body.get(field)
-    if value is None:
-        return None
-    if type(value) is not int or not least <= value < 2**63:
-        raise InvalidRequestError(
-            f"{field} must be an integer of at least {least}, not {shown(value)}", field=field
-        )
-    return value
-
-
-def _timeout(service: Service, body: Mapping[str, Any]) -> float:
-    value, settings = body.get("timeout"), service.settings
-    if value is None:
+def _timeout(service: Service, asked: float | None) -> float:
+    settings = service.settings
+    if asked is None:
         return settings.query_timeout
-    if type(value) not in (int, float) or not value > 0:
-        raise InvalidRequestError(
-            f"timeout must be a number of seconds above 0, not {shown(value)}", field="timeout"
-        )
-    if value > settings.max_query_timeout:
+    if asked > settings.max_query_timeout:
         raise InvalidParameterError(
-            f"timeout {value} is over this service's maximum of {settings.max_query_timeout:g} s",
+            f"timeout {asked} is over this service's maximum of {settings.max_query_timeout:g} s",
             maximum=settings.max_query_timeout,
         )
-    return float(value)
+    return float(asked)

@@ -11,11 +11,12 @@ import pytest
 
 from engine.bulk.batches import BatchStore
 from engine.bulk.importing import Imported, Importer
-from engine.bulk.request import ImportRequest
 from engine.bulk.sources import Places, sources_of
 from engine.data.transaction import Transaction
 from engine.errors import ZedlogError
 from engine.spark.session.session import SparkSource
+from service.bulk_models import ImportBody
+from service.validation import read_as
 from tests.spark.conftest import java, source  # noqa: F401
 from zedlog import Reasoner
 
@@ -44,7 +45,7 @@ class Import:
         self.reasoner.apply(declarations=text)
 
     def read(self, **body: Any) -> tuple[Imported, Transaction]:
-        request = ImportRequest.parse(body)
+        request = read_as(ImportBody, body).request()
         self.steps = []
         importer = Importer(self.session, self.store, "job", self.rejects, self.steps.append)
         sources = sources_of(request, Places(import_root=self.folder))

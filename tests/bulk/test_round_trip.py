@@ -24,6 +24,8 @@ from engine.errors import (
     TypeMismatchError,
 )
 from engine.language.schema import Column, ColumnType
+from service.bulk_models import ExportBody
+from service.validation import read_as
 from tests.bulk.conftest import Import
 from zedlog import Reasoner
 
@@ -90,7 +92,7 @@ def exported(
     codes = [
         encode_arrow(table.column(i), c.type or ColumnType.SYMBOL, symbols) for i, c in enumerate(columns)
     ]
-    request = ExportRequest.parse({"relation": "r", **body})
+    request = read_as(ExportBody, {"relation": "r", **body}).request()
     target = bring.folder / request.path
     check_target(target, request)
     decoded = arrow_of(np.stack(codes, axis=1), columns, symbols)
@@ -166,7 +168,7 @@ def test_a_header_of_names_alone_is_for_others(bring: Import) -> None:
     bring(path="plain.csv", relation="r", header=True)
     assert bring.weighted("r") == {(1, 2): 1}
     with pytest.raises(InvalidRequestError, match="no effect"):
-        ExportRequest.parse({"relation": "r", "path": "r.parquet", "types": False})
+        ExportRequest("r.parquet", "parquet", relation="r", types=False)
 
 
 def test_what_a_range_says_of_a_literal_is_derived_and_left_out(bring: Import) -> None:
@@ -193,7 +195,7 @@ def test_generalised_triples_are_left_out_and_counted(bring: Import) -> None:
     with pytest.raises(Exception, match="not a triple"):
         exported(bring, rdf + generalised, columns, path="u.nt", strict=True)
     with pytest.raises(InvalidRequestError, match="no effect"):
-        ExportRequest.parse({"relation": "r", "path": "r.csv", "strict": True})
+        ExportRequest("r.csv", "csv", relation="r", strict=True)
 
 
 def test_triples_come_back_and_other_tuples_are_refused(bring: Import) -> None:

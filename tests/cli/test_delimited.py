@@ -6,7 +6,11 @@ import hashlib
 import io
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from engine.data import delimited
+from engine.data.delimited import Reader
 from engine.language.schema import ColumnType
 from service.cli.delimited import (
     BadFile,
@@ -219,3 +223,70 @@ def test_first_line_leaves_the_file_at_its_start() -> None:
     file = io.BytesIO(b"\xef\xbb\xbfa,b\r\nc,d\n")
     assert first_line(file) == "a,b"
     assert file.read(3) == b"\xef\xbb\xbf"
+
+
+def test_a_stated_type_takes_what_a_guess_would_leave_a_symbol() -> None:
+    assert survey(io.BytesIO(b"007,+1,.5\n"), COMMA).types == (SYMBOL, SYMBOL, SYMBOL)
+    assert read("007,+1,.5\n", COMMA, (NUMBER, NUMBER, FLOAT)) == [(7, 1, 0.5)]
+
+
+def test_rows_are_named_by_the_line_in_which_they_begin() -> None:
+    with pytest.raises(BadFile, match="line 4, column 2: 'x' is not a number"):
+        read('"two\nlines",1\n\n"a\nb",x\n', COMMA, (SYMBOL, NUMBER))
+    with pytest.raises(BadFile, match="line 2, column 1: 'x' is not a number"):
+        read("1\nx\n2,3\n", COMMA, (NUMBER,))
+    with pytest.raises(BadFile, match="line 3: byte 0xff is not UTF-8 text"):
+        read(b"1\n2\n\xff\n", COMMA)
+
+
+def test_a_carriage_return_alone_ends_a_line_also_after_a_header() -> None:
+    assert read("x\r1\r2\n3\n", Layout("\t", header=True)) == [(1,), (2,), (3,)]
+
+
+PIECES = [
+    "a",
+    "1",
+    "-2.5",
+    "007",
+    "true",
+    '"',
+    '"x,y"',
+    ",",
+    "\n",
+    "\r\n",
+    "\n\n",
+    "\r",
+    "\xe9",
+    "1e999",
+    "9223372036854775808",
+]
+
+
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=14),
+    st.sampled_from([COMMA, TAB, Layout(",", True), Layout(",", columns=(1, 0))]),
+)
+def test_differential_blocks_and_lines_come_to_the_same(pieces: list[str], layout: Layout) -> None:
+    """However the file is cut into blocks, by pyarrow or line by line: the same tuples, or the same error."""
+    data = "a,1\n" + "".join(pieces)
+
+    def outcome() -> object:
+        try:
+            return repr(read(data, layout))
+        except BadFile as error:
+            return str(error)
+
+    found = outcome()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Reader.__init__, "__defaults__", (None, 1))
+        assert outcome() == found
+        patch.setattr(Reader, "_regular", lambda *_: False)
+        assert outcome() == found
+
+
+def test_a_large_file_takes_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reader, "_careful_rows", lambda _: iter(()))
+    expected = [(f"name {i}", i, i / 4, i % 2 == 0) for i in range(30_000)]
+    text = "".join(f"{name},{i},{f},{str(b).lower()}\n" for name, i, f, b in expected)
+    assert len(text) > 2 * delimited.BLOCK_BYTES
+    assert read(text, COMMA) == expected

@@ -84,7 +84,7 @@ def test_program_and_facts_from_standard_input_as_a_process(folder: Path) -> Non
         (
             ".decl edge(x: number)\n.input edge",
             "1\nb\n",
-            "error: facts/edge.facts, line 2, column 1 (x): 'b' is no number",
+            "error: facts/edge.facts, line 2, column 1 (x): 'b' is not a number",
         ),
         (
             CLOSURE + "tc(x, y) :- edge(x, z).\n",

@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 
-from engine.server.loop import EngineOptions, restore_reasoner, run_engine
+from engine.server.loop import restore_reasoner, run_engine
+from engine.server.settings import EngineOptions
 from tests.faults.injection import install
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.data.delimited import Reader
 from engine.errors import InvalidValueError
-from engine.files import reading
 from engine.files.layout import Layout
 from engine.files.reading import read_facts
 from engine.language.schema import Column, ColumnType, Schema
@@ -70,11 +70,11 @@ def test_white_space_before_a_number_is_skipped_as_by_stoll() -> None:
     ("text", "types", "line", "column", "message"),
     [
         ("1\tx\n2\t3\n4\tab c\n", (N, S), None, None, None),
-        ("1\n2\nx\n", (N,), 3, 1, "'x' is no number"),
-        ("1\t1\n2\t0x10\n", (N, N), 2, 2, "'0x10' is no number"),
-        ("1\t1\n2\t3 \n", (N, N), 2, 2, "'3 ' is no number"),
+        ("1\n2\nx\n", (N,), 3, 1, "'x' is not a number"),
+        ("1\t1\n2\t0x10\n", (N, N), 2, 2, "'0x10' is not a number"),
+        ("1\t1\n2\t3 \n", (N, N), 2, 2, "'3 ' is not a number"),
         ("1\n9223372036854775808\n", (N,), 2, 1, "the number 9223372036854775808 does not fit into 64 bits"),
-        ("a\t1.5\nb\tnan\n", (S, F), 2, 2, "'nan' is no float"),
+        ("a\t1.5\nb\tnan\n", (S, F), 2, 2, "'nan' is not a float"),
         ("1e999\n", (F,), 1, 1, "the float 1e999 does not fit into 64 bits"),
         ("0e9\n1e-999\n", (F,), 2, 1, "the float 1e-999 does not fit into 64 bits"),
         (
@@ -85,8 +85,8 @@ def test_white_space_before_a_number_is_skipped_as_by_stoll() -> None:
             "the number 18446744073709551615 does not fit into 64 bits",
         ),
         ("9007199254740992\n-9007199254740993\n", (F,), 2, 1, "no float is exactly the integer"),
-        ("true\nTrue\n", (B,), 2, 1, "'True' is no bool; write true or false"),
-        ("1\n\n2\n", (N,), 2, 1, "'' is no number"),
+        ("true\nTrue\n", (B,), 2, 1, "'True' is not a bool; write true or false"),
+        ("1\n\n2\n", (N,), 2, 1, "'' is not a number"),
         (
             "a\tb\nc\n",
             (S, S),
@@ -147,7 +147,7 @@ def test_columns_are_picked_in_the_order_asked_for() -> None:
     assert read("1\tx\ta\n2\ty\tb\tmore\n", S, N, layout=layout) == [("a", 1), ("b", 2)]
     with pytest.raises(InvalidValueError, match=r"line 2: 2 fields, but field 2 \(from 0\) is asked for"):
         read("1\tx\ta\n2\ty\n", S, N, layout=layout)
-    with pytest.raises(InvalidValueError, match=r"line 1, column 1 \(c1\): 'no' is no number"):
+    with pytest.raises(InvalidValueError, match=r"line 1, column 1 \(c1\): 'no' is not a number"):
         read("no\tx\ta\n", S, N, layout=layout)
 
 
@@ -209,12 +209,12 @@ def test_differential_the_fast_way_and_the_careful_way(
 
     found = outcome()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "_regular", lambda *_: False)
+        patch.setattr(Reader, "_regular", lambda *_: False)
         assert outcome() == found
 
 
 def test_a_regular_file_takes_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "records", None)
+    monkeypatch.setattr(Reader, "_careful_rows", lambda _: iter(()))
     assert read("a\t1\t2.5\ttrue\r\nb\t2\t-1e-3\tfalse\r\n", S, N, F, B) == [
         ("a", 1, 2.5, True),
         ("b", 2, -0.001, False),

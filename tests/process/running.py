@@ -8,7 +8,8 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from engine.data.transaction import Transaction
-from engine.server.loop import Engine, EngineOptions, ReasonerFactory
+from engine.server.loop import Engine, ReasonerFactory
+from engine.server.settings import EngineOptions
 from engine.storage.client import DatabaseClient
 from engine.storage.outcome import Outcome
 from tests.process.facts_reasoner import FactsReasoner

@@ -128,9 +128,9 @@ def test_types_that_change_are_told_and_survive_a_restart(server: EmbeddedServer
     [
         ("--switch", "-1", "switch must be a number of 0 or more"),
         ("--switch", "often", "switch must be a number of 0 or more, or none"),
-        ("--placement", "cloud", "invalid choice: 'cloud'"),
+        ("--placement", "cloud", '"cloud" is not a placement; choose one of auto, resident, spark'),
         ("--spark-master", "somewhere", 'the Spark master must be "local[n]"'),
-        ("--spark-partitions", "0", "partitions must be at least 1"),
+        ("--spark-partitions", "0", '"0" is not a whole number from 1 on'),
     ],
 )
 def test_a_wrong_option_is_named(

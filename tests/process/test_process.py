@@ -27,7 +27,7 @@ from engine.errors import (
 )
 from engine.server.__main__ import main
 from engine.server.interruption import Interruption
-from engine.server.loop import EngineOptions
+from engine.server.settings import EngineOptions
 from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.keys import Keys

@@ -107,7 +107,13 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
     ),
     ("two paths", "imports", {**IMPORT, "paths": ["b.csv"]}, "invalid_request", "one of"),
     ("no upload", "imports", {"upload": "../x", "relation": "e"}, "invalid_request", "is not an upload"),
-    ("unknown format", "imports", {**IMPORT, "format": "xml"}, "invalid_request", "must be one of csv"),
+    (
+        "unknown format",
+        "imports",
+        {**IMPORT, "format": "xml"},
+        "invalid_request",
+        'format must be "csv", "tsv", "jsonl", "parquet", "ntriples" or "facts", not "xml"',
+    ),
     ("no format", "imports", {"path": "a.x", "relation": "e"}, "invalid_request", "does not tell the format"),
     (
         "no format out",
@@ -120,7 +126,13 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
     ("no name", "imports", {"path": "a.csv", "relation": "a b"}, "invalid_request", "cannot name a relation"),
     ("misspelt", "imports", {**IMPORT, "wieght": -1}, "invalid_request", 'Did you mean "weight"'),
     ("weight 0", "imports", {**IMPORT, "weight": 0}, "invalid_weight", "changes nothing"),
-    ("types", "imports", {**IMPORT, "types": ["text"]}, "invalid_request", '"types" must be'),
+    (
+        "types",
+        "imports",
+        {**IMPORT, "types": ["text"]},
+        "invalid_request",
+        'types[0] must be "symbol", "number", "float" or "bool", not "text"',
+    ),
     (
         "header of JSON",
         "imports",
@@ -130,7 +142,13 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
     ),
     ("a name without header", "imports", {**IMPORT, "columns": ["x"]}, "invalid_request", "no header"),
     ("delimiter", "imports", {**IMPORT, "delimiter": "::"}, "invalid_request", "one ASCII character"),
-    ("on_error", "imports", {**IMPORT, "on_error": "ignore"}, "invalid_request", "must be one of fail, skip"),
+    (
+        "on_error",
+        "imports",
+        {**IMPORT, "on_error": "ignore"},
+        "invalid_request",
+        'on_error must be "fail" or "skip", not "ignore"',
+    ),
     (
         "two weights",
         "imports",
@@ -147,7 +165,13 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
         'exactly one of "relation" and "query"',
     ),
     ("weights of all", "exports", {**EXPORT, "weights": True}, "invalid_request", "only facts have them"),
-    ("export format", "exports", {**EXPORT, "format": "facts"}, "invalid_request", "must be one of parquet"),
+    (
+        "export format",
+        "exports",
+        {**EXPORT, "format": "facts"},
+        "invalid_request",
+        'format must be "parquet", "csv", "tsv", "jsonl" or "ntriples", not "facts"',
+    ),
     (
         "types of Parquet",
         "exports",
@@ -157,6 +181,45 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
     ),
     ("epoch", "exports", {**EXPORT, "epoch": -1}, "invalid_request", "number of an epoch"),
     ("a list", "imports", [], "invalid_request", "must be a JSON object"),
+    (
+        "a column",
+        "imports",
+        {**IMPORT, "columns": [1, 0]},
+        "invalid_request",
+        "columns[1] must be a name, or a number",
+    ),
+    ("a column twice", "imports", {**IMPORT, "columns": [1, 1]}, "invalid_request", "given twice"),
+    ("no flag", "imports", {**IMPORT, "header": 1}, "invalid_request", "header must be true or false, not 1"),
+    (
+        "a list of paths",
+        "imports",
+        {"paths": "a", "relation": "e"},
+        "invalid_request",
+        'paths must be a list, not "a"',
+    ),
+    (
+        "no paths",
+        "imports",
+        {"paths": [], "relation": "e"},
+        "invalid_request",
+        "paths must not be empty, not []",
+    ),
+    ("weight", "imports", {**IMPORT, "weight": "1"}, "invalid_weight", 'must be an integer, not "1"'),
+    (
+        "no text",
+        "exports",
+        {"path": "a\0.csv", "relation": "e"},
+        "invalid_request",
+        "cannot be the path of a file",
+    ),
+    (
+        "no query",
+        "exports",
+        {"path": "a.csv", "query": " "},
+        "invalid_request",
+        '"query" must be the text of a query',
+    ),
+    ("no path out", "exports", {"relation": "e"}, "invalid_request", 'the body lacks the field "path"'),
 ]
 
 

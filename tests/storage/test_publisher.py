@@ -18,8 +18,9 @@ from engine.storage.keys import Keys
 from engine.storage.lease import Lease
 from engine.storage.manifest import PROGRAM
 from engine.storage.outcome import Outcome
-from engine.storage.publisher import Publisher, Retention
+from engine.storage.publisher import Publisher
 from engine.storage.references import References
+from engine.storage.retention import Retention
 from tests.storage.writing import Model, change, epoch_record, new_publisher, number_schema
 
 

@@ -27,7 +27,7 @@ from engine.storage import blocks, compaction
 from engine.storage.client import DatabaseClient, parse_token
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.keys import Keys
-from engine.storage.publisher import Retention
+from engine.storage.retention import Retention
 from engine.storage.snapshot import Domain, Position, Snapshot
 from tests.storage.writing import Model, State, change, epoch_record, new_publisher, number_schema
 

@@ -12,7 +12,8 @@ from engine.database import writer
 from engine.server.recovery import read_state
 from engine.storage.client import DatabaseClient
 from engine.storage.embedded import EmbeddedServer
-from engine.storage.publisher import Publisher, Retention
+from engine.storage.publisher import Publisher
+from engine.storage.retention import Retention
 from tests.storage.writing import new_publisher
 from zedlog import Reasoner
 

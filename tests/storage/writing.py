@@ -16,7 +16,8 @@ from engine.language.schema import Column, ColumnType, Schema
 from engine.maintenance.change import RelationChange
 from engine.storage.keys import Keys
 from engine.storage.lease import Lease
-from engine.storage.publisher import Publisher, Retention
+from engine.storage.publisher import Publisher
+from engine.storage.retention import Retention
 
 State = tuple[int, bool]
 Model = dict[str, dict[tuple[int, ...], State]]

@@ -1,0 +1,211 @@
+"""What an operator may choose about the engine: each option once, with its default, its check and what it is for.
+
+The command line of the engine process, `zedlog serve` and `zedlog engine`, and the environment (`ZEDLOG_` and the name)
+come from these classes (engine/server/options.py says how); docs/operations.md has the table. Sizes are bytes, times
+are seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from pydantic import AfterValidator, Field
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from engine.data.transaction import PLACEMENTS, PlacementName
+from engine.errors import InvalidRequestError
+from engine.maintenance.limits import parse_seconds
+from engine.maintenance.memory import default_memory_budget
+from engine.maintenance.placement import MAX_HEIGHT
+from engine.maintenance.policy import SWITCH, Policy, parse_switch
+from engine.server.options import PREFIX, SIZE, Shown, one_of, seconds, typed, whole
+from engine.spark.session.options import SparkOptions
+from engine.storage.retention import Retention
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How an engine runs. A group takes at most so many transactions and log bytes (one at least).
+
+    lease_wait: seconds to wait for another engine's lease; None: as long as it takes (a standby).
+    """
+
+    lease_seconds: float = 10.0
+    lease_wait: float | None = None
+    group_transactions: int = 256
+    group_bytes: int = 16 << 20
+    retention: Retention = field(default_factory=Retention)
+
+    def __post_init__(self) -> None:
+        if self.lease_seconds < 0.1 or self.group_transactions < 1 or self.group_bytes < 1:
+            raise InvalidRequestError(
+                "an engine needs a lease of 0.1 s, and groups of 1 transaction and 1 byte, or more"
+            )
+
+
+_ENGINE, _KEPT, _SPARK = EngineOptions(), Retention(), SparkOptions()
+_LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+_PLACE, _EVALUATION, _ON_SPARK = "Where the database is", "Evaluation", "Spark"
+_BULK, _PROCESS = "Bulk jobs", "The engine process"
+
+
+class DatabaseSettings(BaseSettings):
+    """Where a database is: what its engine and its services must agree on."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="ignore")
+
+    redis_url: Annotated[
+        str,
+        Field(description="The Redis that holds the database: redis://HOST:PORT/N or unix:///PATH."),
+        Shown("URL", _PLACE),
+    ] = "redis://127.0.0.1:6379/0"
+    database: Annotated[
+        str,
+        Field(min_length=1, description="The database's name; one Redis may hold several."),
+        Shown("NAME", _PLACE),
+    ] = "default"
+    data_dir: Annotated[
+        Path,
+        Field(
+            description="The folder of what is kept in files, and of the data and the log of `zedlog serve`."
+        ),
+        Shown("FOLDER", _PLACE),
+    ] = Path(".zedlog")
+    batch_dir: Annotated[
+        Path | None,
+        Field(description="Where uploads go, and where imports keep their facts until they are applied."),
+        Shown("FOLDER", _BULK, "`batches` in the data directory"),
+    ] = None
+
+    @property
+    def batches(self) -> Path:
+        return (self.batch_dir or self.data_dir / "batches").absolute()
+
+
+class EngineSettings(DatabaseSettings):
+    """How the engine of a database runs."""
+
+    placement: Annotated[
+        PlacementName,
+        one_of("a placement", PLACEMENTS),
+        Field(
+            description="Where the state is: in the engine process, on Spark, or there as long as it fits."
+        ),
+        Shown("|".join(PLACEMENTS), _EVALUATION),
+    ] = "auto"
+    memory_budget: Annotated[
+        int,
+        SIZE,
+        Field(
+            description="What the tuples and symbols of the resident placement may need, for example 4GiB. Beyond it, "
+            "`auto` goes on with Spark; without Spark a transaction is refused.",
+            default_factory=default_memory_budget,
+        ),
+        Shown("SIZE", _EVALUATION, "half of the memory"),
+    ]
+    epoch_seconds: Annotated[
+        float | None,
+        typed(parse_seconds),
+        Field(description="Refuse a transaction that computes for longer; none: no limit."),
+        Shown("SECONDS", _EVALUATION),
+    ] = 600.0
+    max_height: Annotated[
+        int,
+        whole(1),
+        Field(
+            description="Refuse a transaction whose recursion goes through more heights, that is, whose shortest "
+            "derivations are longer."
+        ),
+        Shown("N", _EVALUATION),
+    ] = MAX_HEIGHT
+    switch: Annotated[
+        float,
+        typed(lambda text: Policy(switch=parse_switch(text)).switch),
+        Field(
+            description="The fraction of a bootstrap's cost after which an update may be abandoned for a bootstrap; "
+            "0: always bootstrap what changes; none: never."
+        ),
+        Shown("FRACTION", _EVALUATION),
+    ] = SWITCH
+    spark_master: Annotated[
+        str,
+        typed(lambda text: SparkOptions(text).master),
+        Field(description="The Spark master: local[n], spark://host:port or sc://host:port."),
+        Shown("MASTER", _ON_SPARK),
+    ] = _SPARK.master
+    spark_partitions: Annotated[
+        int,
+        whole(1),
+        Field(description="Partitions of the state and of every exchange."),
+        Shown("N", _ON_SPARK),
+    ] = _SPARK.partitions
+    spark_checkpoint_dir: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="A directory that all executors share: state that is kept there survives their loss.",
+        ),
+        Shown("FOLDER", _ON_SPARK),
+    ] = _SPARK.checkpoint_dir
+    import_root: Annotated[
+        Path | None,
+        Field(description="Imports may read files below this folder only."),
+        Shown("FOLDER", _BULK, "none: no files are read but uploads"),
+    ] = None
+    export_root: Annotated[
+        Path | None,
+        Field(description="Exports may write below this folder only."),
+        Shown("FOLDER", _BULK, "none: no files are written"),
+    ] = None
+    bulk_schemes: Annotated[
+        frozenset[str],
+        NoDecode,
+        typed(lambda text: frozenset(filter(None, text.split(",")))),
+        AfterValidator(lambda schemes: frozenset(s.lower().removesuffix(":") for s in schemes)),
+        Field(
+            description="A file system of Spark that imports and exports may use too, such as s3a or hdfs. The option "
+            "may be repeated; the variable has commas."
+        ),
+        Shown("SCHEME", _BULK, flag="bulk-scheme", repeated=True),
+    ] = frozenset()
+    lease_seconds: Annotated[
+        float,
+        seconds("from 0.1 on", lambda s: s >= 0.1),
+        Field(description="How long a silent engine keeps the database."),
+        Shown("SECONDS", _PROCESS),
+    ] = _ENGINE.lease_seconds
+    lease_wait: Annotated[
+        float | None,
+        seconds("from 0 on", lambda s: s >= 0),
+        Field(description="Seconds after which to give up on another engine's lease."),
+        Shown("SECONDS", _PROCESS, "no limit"),
+    ] = _ENGINE.lease_wait
+    group_transactions: Annotated[
+        int, whole(1), Field(description="The most transactions of one epoch."), Shown("N", _PROCESS)
+    ] = _ENGINE.group_transactions
+    group_bytes: Annotated[
+        int,
+        SIZE,
+        Field(ge=1, description="The most bytes of transactions of one epoch."),
+        Shown("SIZE", _PROCESS),
+    ] = _ENGINE.group_bytes
+    retain_epochs: Annotated[
+        int, whole(1), Field(description="Epochs whose snapshot stays readable."), Shown("N", _PROCESS)
+    ] = _KEPT.epochs
+    retain_seconds: Annotated[
+        float,
+        seconds("from 0 on", lambda s: s >= 0),
+        Field(description="A younger snapshot stays readable in any case."),
+        Shown("SECONDS", _PROCESS),
+    ] = _KEPT.seconds
+    retain_results: Annotated[
+        int, whole(1), Field(description="Transactions whose outcome can be looked up."), Shown("N", _PROCESS)
+    ] = _KEPT.results
+    log_level: Annotated[
+        _LogLevel,
+        one_of("a level of the log", get_args(_LogLevel)),
+        Field(description="What the engine logs: this and what is graver."),
+        Shown("LEVEL", _PROCESS),
+    ] = "INFO"
