@@ -26,7 +26,9 @@ MODULES = (index, join, table)
 def shown() -> Iterator[None]:
     """While this lasts, standard error shows what is compiled: a bar on a terminal, else one line."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console)
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(separator=" of "), console=console
+    )
 
     def told(now: Compiling) -> None:
         if bar.task_ids:

@@ -209,4 +209,4 @@ def test_a_terminal_shows_a_bar(
     with warm.shown():
         module.double(4)
     assert "compiling kernels (once after an install)" in (shown := capsys.readouterr().err)
-    assert "2/2" in shown
+    assert "2 of 2" in shown
