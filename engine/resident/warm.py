@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from engine.resident import index, join, table
-from engine.resident.kernels import Compiling, load_all, load_first, telling
+from engine.resident.kernels import Compiling, load_all, load_ends, telling
 
 __all__ = ["MODULES", "compile_missing", "load_all", "shown"]
 
@@ -49,9 +49,9 @@ def shown() -> Iterator[None]:
 
 
 def compile_missing() -> None:
-    """Compile the kernels where they are missing, and show that. Where they are not, this loads one of them."""
+    """Compile the kernels where they are missing, and show that. Where they are not, this loads two of them."""
     with shown():
-        load_first()
+        load_ends()
 
 
 def main() -> None:
