@@ -111,9 +111,10 @@ def telling(told: Told) -> Iterator[None]:
         _told.remove(told)
 
 
-def load_first() -> bool:
-    """Load one kernel, and with it compile all where the cache lacks them; returns whether it did."""
-    return _load(_kernels[0])
+def load_ends() -> bool:
+    """Load two kernels, and compile all where the cache lacks them; returns whether it did. They are compiled in their
+    order, so a compilation that was interrupted lacks the last one."""
+    return _load(_kernels[0]) or _load(_kernels[-1])
 
 
 def load_all() -> bool:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from engine.resident import index, join, table
-from engine.resident.kernels import Compiling, load_all, load_first, telling
+from engine.resident.kernels import Compiling, load_all, load_ends, telling
 
 __all__ = ["MODULES", "compile_missing", "load_all", "shown"]
 
@@ -26,7 +26,9 @@ MODULES = (index, join, table)
 def shown() -> Iterator[None]:
     """While this lasts, standard error shows what is compiled: a bar on a terminal, else one line."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console)
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(separator=" of "), console=console
+    )
 
     def told(now: Compiling) -> None:
         if bar.task_ids:
@@ -47,9 +49,9 @@ def shown() -> Iterator[None]:
 
 
 def compile_missing() -> None:
-    """Compile the kernels where they are missing, and show that. Where they are not, this loads one of them."""
+    """Compile the kernels where they are missing, and show that. Where they are not, this loads two of them."""
     with shown():
-        load_first()
+        load_ends()
 
 
 def main() -> None:

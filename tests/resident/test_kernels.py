@@ -92,6 +92,22 @@ def test_later_processes_load_only_what_they_call(process: Process) -> None:
     assert told == []
 
 
+def test_a_compilation_that_was_interrupted_is_told_when_it_goes_on(process: Process) -> None:
+    process()[0].double(4)
+    folder = kernels._folder()
+    assert folder is not None
+    for path in folder.glob("join.square-*"):
+        path.unlink()
+    _, told = process()
+    with telling(told.append):
+        assert kernels.load_ends()
+    assert [now.done for now in told] == [1, 2]
+    _, told = process()
+    with telling(told.append):
+        assert not kernels.load_ends()
+    assert told == []
+
+
 def test_a_kernel_takes_what_its_signature_says(process: Process) -> None:
     module, _ = process()
     module.double(1)
@@ -209,4 +225,4 @@ def test_a_terminal_shows_a_bar(
     with warm.shown():
         module.double(4)
     assert "compiling kernels (once after an install)" in (shown := capsys.readouterr().err)
-    assert "2/2" in shown
+    assert "2 of 2" in shown
