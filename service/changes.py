@@ -21,7 +21,7 @@ from engine.expressions import with_constant_facts
 from engine.language.canonical import format_declaration
 from engine.language.check import check_rule
 from engine.language.parser import parse_declarations, parse_program, parse_rules
-from engine.language.syntax import CONSTRAINT, Constant, Declaration, Program
+from engine.language.syntax import CONSTRAINT, Constant, Declaration, ProgramText
 from service.models import FactChange, ProgramChange, RuleChange, TransactionBody
 from service.validation import BODY, read_as
 
@@ -106,7 +106,7 @@ def program_transaction(
     )
 
 
-def _checked_program(text: str) -> Program:
+def _checked_program(text: str) -> ProgramText:
     program = with_constant_facts(parse_program(text))
     for rule in program.rules:
         check_rule(rule)

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from engine.data.arrow import column, columns
 from engine.data.facts import ARROW_TYPES, TypedFacts
-from engine.data.transaction import Batch, BatchFile, FactChange, Transaction
+from engine.data.transaction import BatchFile, FactChange, FactFiles, Transaction
 from engine.errors import BatchUnreadableError, BulkStorageError
 from engine.language.schema import ColumnType
 
@@ -58,7 +58,7 @@ class BatchStore:
         """Remove a folder, if it is there."""
         shutil.rmtree(self.root / name, ignore_errors=True)
 
-    def keep(self, name: str, relation: str, types: Sequence[ColumnType], files: Iterable[Path]) -> Batch:
+    def keep(self, name: str, relation: str, types: Sequence[ColumnType], files: Iterable[Path]) -> FactFiles:
         """Make finished Parquet files durable below the folder `name`, and name them.
 
         Raises:
@@ -79,7 +79,7 @@ class BatchStore:
                 sync_folder(directory)
         except OSError as error:
             raise unwritable(folder, error) from error
-        return Batch(relation, tuple(kind.value for kind in types), tuple(kept))
+        return FactFiles(relation, tuple(kind.value for kind in types), tuple(kept))
 
     def load(self, transaction: Transaction) -> Transaction:
         """The transaction with its batches read into `facts`.
@@ -92,7 +92,7 @@ class BatchStore:
         read = tuple(facts for batch in transaction.batches if (facts := self.read(batch)) is not None)
         return replace(transaction, batches=(), facts=(*transaction.facts, *read))
 
-    def read(self, batch: Batch) -> FactChange | None:
+    def read(self, batch: FactFiles) -> FactChange | None:
         """The facts of a batch; None where it has none.
 
         Raises:

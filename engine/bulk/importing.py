@@ -1,6 +1,6 @@
 """An import's work in Spark: files to batch files, and to a report of what could not be read.
 
-In: a request, the schemas of the database, a session. Out: an `Imported`: for each relation a `Batch` of durable
+In: a request, the schemas of the database, a session. Out: an `Imported`: for each relation a `FactFiles` of durable
 Parquet files with typed columns and weights, the declarations of new relations, counts, and the bad rows. Always:
 equal rows are one row whose weight is the sum, every row of the files is either in a batch or among the bad ones, and
 when this raises, the folder of the import holds nothing that anybody names.
@@ -45,7 +45,7 @@ from engine.bulk.request import FACTS, FAIL, JSONL, SKIP, TRIPLE, ImportRequest
 from engine.bulk.sources import Source
 from engine.bulk.typed import ORDER, TOO_HEAVY, mismatch
 from engine.data.arrow import columns
-from engine.data.transaction import MAX_WEIGHT, Batch, Transaction
+from engine.data.transaction import MAX_WEIGHT, FactFiles, Transaction
 from engine.errors import (
     ArityError,
     BadRowsError,
@@ -70,7 +70,7 @@ Step = Callable[[str], None]
 class Imported:
     """See the module. rows: read from the files, good and bad. tuples: distinct ones. weight: of all of them."""
 
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[FactFiles] = field(default_factory=list)
     declarations: list[str] = field(default_factory=list)
     rows: int = 0
     tuples: int = 0
@@ -249,7 +249,7 @@ class Importer:
         kept = all_rows.filter(F.col(REASON).isNull()).drop(*MARKS)
         return _write(kept, good)
 
-    def _count(self, batch: Batch, result: Imported) -> None:
+    def _count(self, batch: FactFiles, result: Imported) -> None:
         for file in batch.files:
             counts = pq.read_table(self._store.root / file.path, columns=[ROWS, WEIGHT])
             result.rows += pc.sum(counts.column(ROWS)).as_py() or 0

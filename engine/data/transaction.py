@@ -72,7 +72,7 @@ class BatchFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class FactFiles:
     """Facts of one relation in files; each row has its own weight. types: one for each column, by name."""
 
     relation: str
@@ -99,7 +99,7 @@ class Transaction:
     undeclare: tuple[str, ...] = ()
     strategy: Strategy | None = None
     placement: PlacementName | None = None
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[FactFiles, ...] = ()
 
     @classmethod
     def parse(
@@ -192,9 +192,9 @@ def _one_of(field: str, value: str | None, known: Sequence[str]) -> str | None:
     return value
 
 
-def _batch(entry: Mapping[str, Any]) -> Batch:
+def _batch(entry: Mapping[str, Any]) -> FactFiles:
     files = tuple(BatchFile(**file) for file in entry["files"])
-    return Batch(entry["relation"], tuple(entry["types"]), files)
+    return FactFiles(entry["relation"], tuple(entry["types"]), files)
 
 
 def check_weight(weight: object, where: str) -> int:

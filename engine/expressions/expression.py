@@ -25,7 +25,7 @@ from engine.data.symbols import SymbolTable
 from engine.data.values import Value, encode_value
 from engine.errors import EvaluationError
 from engine.expressions import operations
-from engine.expressions.operation import Fault, Mask, Operation, Result
+from engine.expressions.operation import Mask, NoResult, Operation, Result
 from engine.expressions.texts import Texts
 from engine.language.canonical import format_literal, format_term
 from engine.language.constants import shortened, write_constant
@@ -113,7 +113,7 @@ class _Frame:
         operands = [self.value(argument) for argument in arguments]
         try:
             return operation(self.texts, *operands)
-        except Fault as fault:
+        except NoResult as fault:
             types = [argument.type for argument in arguments]
             raise _Undefined(
                 self._error(operation.name, operands, types, source, fault), fault.rows
@@ -125,7 +125,7 @@ class _Frame:
         operands: Sequence[Codes],
         types: Sequence[ColumnType | None],
         source: Term | Comparison,
-        fault: Fault,
+        fault: NoResult,
     ) -> EvaluationError:
         text = format_literal(source) if isinstance(source, Comparison) else format_term(source)
         row = int(fault.rows.argmax())

@@ -13,7 +13,7 @@ from engine.data.values import decode_column
 from engine.errors import EvaluationError, ProgramSyntaxError, UnsupportedFeatureError
 from engine.expressions.expression import compile_term
 from engine.language.inference import infer_schemas
-from engine.language.syntax import Atom, Constant, FunctorCall, Program, Rule, Term, walk
+from engine.language.syntax import Atom, Constant, FunctorCall, ProgramText, Rule, Term, walk
 
 _OF_A_DATABASE = {
     "ord": "gives a symbol's number, which is another one in each database",
@@ -21,7 +21,7 @@ _OF_A_DATABASE = {
 }
 
 
-def with_constant_facts(program: Program) -> Program:
+def with_constant_facts(program: ProgramText) -> ProgramText:
     """See the module.
 
     Raises:

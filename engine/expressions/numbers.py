@@ -1,6 +1,6 @@
 """Arithmetic on numbers: 64-bit integers, exact, or refused.
 
-In: columns int64. Out: int64; `Fault` where the exact result does not fit or does not exist.
+In: columns int64. Out: int64; `NoResult` where the exact result does not fit or does not exist.
 Always: the result is that of the integers of mathematics. Division and remainder truncate toward zero as in C
 (so `a = (a / b) * b + a % b`); a shift uses the lowest six bits of its distance as Souffle does, drops what is
 shifted out, and to the right keeps the sign.

@@ -2,7 +2,7 @@
 
 In: columns of codes, all of one length, or of length 1 for a constant. Out: a column as long as the longest.
 Always: a function looks at each row by itself, so a row's result does not depend on the rows around it; with
-that, what one epoch adds a later one can take away. Rows without a result raise `Fault`, which says which they
+that, what one epoch adds a later one can take away. Rows without a result raise `NoResult`, which says which they
 are and the reason for the first; expression.py makes it an error with the values, or goes on with the others.
 """
 
@@ -35,7 +35,7 @@ class Operation(Generic[Result]):
         return self.apply(texts, *operands)
 
 
-class Fault(Exception):
+class NoResult(Exception):
     """The operation has no result in the rows that are set in `rows`, bool[n] or bool[1] for constants.
 
     `reason` is that of the first one; it continues a sentence that starts with the operation.
@@ -47,8 +47,8 @@ class Fault(Exception):
 
 
 def refuse(*checks: tuple[Mask, str]) -> None:
-    """Raise a `Fault` for the rows that are set in some mask; its reason stands beside the mask of the first row."""
+    """Raise a `NoResult` for the rows that are set in some mask; its reason stands beside the mask of the first row."""
     found = [(int(mask.argmax()), reason) for mask, reason in checks if mask.any()]
     if found:
         _, reason = min(found, key=lambda one: one[0])
-        raise Fault(reason, reduce(np.logical_or, (mask for mask, _ in checks)))
+        raise NoResult(reason, reduce(np.logical_or, (mask for mask, _ in checks)))

@@ -26,7 +26,7 @@ import numpy as np
 
 from engine.data.codes import Codes
 from engine.expressions.distinct import Places, at, distinct_rows
-from engine.expressions.operation import Fault, Mask
+from engine.expressions.operation import Mask, NoResult
 from engine.expressions.texts import Texts
 from engine.language.constants import MAX_NUMBER, MIN_NUMBER, shortened
 
@@ -90,9 +90,9 @@ def _read(texts: Texts, a: Codes, read: Callable[[str], _Value]) -> tuple[list[_
 
 
 def _refuse_distinct(reasons: dict[int, str], place: Places) -> None:
-    """Raise a `Fault` for the distinct rows that have a reason; they are numbered by their first row."""
+    """Raise a `NoResult` for the distinct rows that have a reason; they are numbered by their first row."""
     if reasons:
-        raise Fault(reasons[min(reasons)], np.isin(place, list(reasons)))
+        raise NoResult(reasons[min(reasons)], np.isin(place, list(reasons)))
 
 
 def _number(text: str) -> int:

@@ -34,7 +34,7 @@ from engine.language.canonical import format_declaration
 from engine.language.check import check_rule, infer_schemas
 from engine.language.parser import parse_program
 from engine.language.schema import Schema
-from engine.language.syntax import Directive, Program, fixpoints_of
+from engine.language.syntax import Directive, ProgramText, fixpoints_of
 from engine.maintenance.placement import Budget
 
 _FILE_DIRECTIVES = ("input", "output", "printsize")
@@ -46,7 +46,7 @@ _DOUBLE_RULE = "===============\n"
 class Batch:
     """A checked program with what its directives ask for; see `run`."""
 
-    program: Program
+    program: ProgramText
     schemas: dict[str, Schema]
     inputs: list[tuple[Directive, Layout]]
     outputs: list[tuple[Directive, Layout]]

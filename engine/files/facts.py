@@ -1,6 +1,6 @@
 """The facts in a program's own text, as tables, checked against the declarations.
 
-In: a `Program`. Out: for each relation the schema that its facts fix, and a `Table`. Always: an error points at the
+In: a `ProgramText`. Out: for each relation the schema that its facts fix, and a `Table`. Always: an error points at the
 value in the text.
 """
 
@@ -15,10 +15,10 @@ from engine.errors import ArityError, TypeMismatchError
 from engine.files.table import Column, Table
 from engine.language.schema import Column as SchemaColumn
 from engine.language.schema import ColumnType, Schema
-from engine.language.syntax import Atom, Constant, Program
+from engine.language.syntax import Atom, Constant, ProgramText
 
 
-def stored_schemas(program: Program) -> dict[str, Schema]:
+def stored_schemas(program: ProgramText) -> dict[str, Schema]:
     """The schema of each relation that has facts in the text: declared, else fixed by its first fact.
 
     Raises:
@@ -36,7 +36,7 @@ def stored_schemas(program: Program) -> dict[str, Schema]:
     return found
 
 
-def facts_of(program: Program, schemas: Mapping[str, Schema]) -> Iterator[tuple[str, Table]]:
+def facts_of(program: ProgramText, schemas: Mapping[str, Schema]) -> Iterator[tuple[str, Table]]:
     """(relation, its facts in the text)."""
     groups: dict[str, list[Atom]] = {}
     for fact in program.facts:

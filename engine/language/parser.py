@@ -25,7 +25,7 @@ from engine.language.syntax import (
     Constant,
     Declaration,
     Directive,
-    Program,
+    ProgramText,
     Query,
     Rule,
     Variable,
@@ -53,7 +53,7 @@ def _lark(starts: tuple[Start, ...]) -> Lark:
     return Lark(grammar, parser="lalr", lexer="contextual", start=list(starts), transformer=TreeBuilder())
 
 
-def parse_program(text: str) -> Program:
+def parse_program(text: str) -> ProgramText:
     """A whole program: declarations, type aliases, directives, facts and rules in any order.
 
     Raises:
@@ -76,7 +76,7 @@ def parse_program(text: str) -> Program:
     clauses = [part for part in parts if isinstance(part, Clause)]
     facts = tuple(head for clause in clauses if clause.alternatives is None for head in clause.heads)
     rules = tuple(rule for clause in clauses for rule in _rules_of(clause, text))
-    return Program(tuple(declarations), facts, rules, tuple(directives), text)
+    return ProgramText(tuple(declarations), facts, rules, tuple(directives), text)
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:

@@ -1,6 +1,6 @@
 """The syntax tree: what the text of a program says, and where it says it.
 
-In: nothing; these are plain data. Out: `Program`, and below it declarations, directives, facts and rules.
+In: nothing; these are plain data. Out: `ProgramText`, and below it declarations, directives, facts and rules.
 Always: every node is immutable and hashable, and two nodes are equal when they say the same thing; spans, the
 source text and the depth take no part in that. A tree that the parser built is at most `MAX_DEPTH` operations
 deep, so recursive walks need no guard. Alternatives (`;`) are gone: a rule has one head and one conjunction.
@@ -246,7 +246,7 @@ class Directive:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProgramText:
     """A whole text. Every fact is an atom of constants, or of expressions of them (engine/expressions/facts.py)."""
 
     declarations: tuple[Declaration, ...]

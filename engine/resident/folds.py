@@ -103,20 +103,12 @@ def read_groups(
     sources = np.arange(len(columns), dtype=np.int64)
     found, total = kernels.probe(index, table, sources, np.empty(0, np.int64))
     charge(total)
+    bindings = table, np.zeros(1, np.int32), np.ones(1, np.int64)
+    carry = np.array([len(columns)], np.int64)
+    payload = np.arange(index.payload_columns.size, dtype=np.int64)
+    shape = carry, payload, _NONE, by_height, 1
     codes, heights, weights, _ = kernels.expand(
-        index,
-        relation.arrays.entries,
-        table,
-        np.zeros(1, np.int32),
-        np.ones(1, np.int64),
-        found,
-        0,
-        np.array([len(columns)], np.int64),
-        np.arange(index.payload_columns.size, dtype=np.int64),
-        _NONE,
-        by_height,
-        1,
-        np.iinfo(np.int64).max,
+        index, relation.arrays.entries, bindings, found, 0, shape, np.iinfo(np.int64).max
     )
     return codes[:, 0], codes[:, 1:], heights, weights
 

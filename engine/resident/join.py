@@ -10,6 +10,9 @@ The step joins it with an index and keeps the `carry` columns and some payload c
 after Gustavson, ACM TOMS 4(3), 1978: the join fused with its consolidation). Since weights form a ring, a variable
 that nothing needs any more is summed away here. The accumulator is dense where one payload column of a small range
 stays, else a hash table. A derivation costs one sequential read and one addition that mostly hits the first cache.
+
+A call between compiled functions costs about 100 ns, since it counts references to its arrays, and so may one that is
+inlined. Hence what is done for each binding or derivation is written out, but for what needs few arrays or is rare.
 """
 
 from __future__ import annotations
@@ -26,6 +29,9 @@ from engine.resident.layout import INDEX, NONE, RELATION, SIGNED
 I64_1, I64_2 = types.int64[::1], types.int64[:, ::1]
 I32_1, I8_1 = types.int32[::1], types.int8[::1]
 BINDINGS = types.Tuple((I64_2, I32_1, I64_1))
+GROUPS = types.Tuple((I32_1, I32_1, I32_1, I64_1))
+SHAPE = types.Tuple((I64_1, I64_1, I64_2, types.boolean, types.int64))
+SCRATCH = types.Tuple((I64_1, I8_1, I32_1))
 _LIMIT = 2.0**62
 BURST = 64
 """Postings that a call may visit for each row that it may write."""
@@ -194,27 +200,121 @@ def _passes(payload, j, equal):
     return True
 
 
+@numba.njit(inline="always")
+def _posting(entries, entry, height, weight, use_heights):
+    """The height and weight of a derivation, of those of its binding and of a posting's entry."""
+    hw = entries[entry]["hw"]
+    if use_heights and hw >> 1 > height:
+        height = hw >> 1
+    return height, -weight if hw & 1 else weight
+
+
+@numba.njit(nogil=True)
+def _with_room(out, heights, weights, used, room):
+    """The first `used` rows of what comes out, in arrays of `room` rows or more."""
+    size = weights.size
+    while size < room:
+        size *= 2
+    grown_out = np.empty((size, out.shape[1]), np.int64)
+    grown_heights = np.empty(size, np.int32)
+    grown_weights = np.empty(size, np.int64)
+    grown_out[:used] = out[:used]
+    grown_heights[:used] = heights[:used]
+    grown_weights[:used] = weights[:used]
+    return grown_out, grown_heights, grown_weights
+
+
+@numba.njit(nogil=True)
+def _larger(keys, heights, weights, used, room):
+    """The first `used` sums of the hash accumulator, (payload, height) -> weight, with room for `room` or more.
+
+    Returns (payloads, heights, weights, places, slots); places[s] is where in `slots` sum s stands.
+    """
+    size = heights.size
+    while size < room:
+        size *= 2
+    kept = keys.shape[1]
+    grown_keys = np.empty((size, kept), np.int64)
+    grown_heights = np.empty(size, np.int32)
+    grown_weights = np.empty(size, np.int64)
+    places = np.empty(size, np.int32)
+    slots = np.full(size * 2, NONE, np.int32)
+    mask = slots.size - 1
+    for other in range(used):
+        h = mix(seed(), heights[other])
+        for c in range(kept):
+            grown_keys[other, c] = keys[other, c]
+            h = mix(h, keys[other, c])
+        grown_heights[other] = heights[other]
+        grown_weights[other] = weights[other]
+        slot = np.int64(h) & mask
+        while slots[slot] != NONE:
+            slot = (slot + 1) & mask
+        slots[slot] = other
+        places[other] = slot
+    return grown_keys, grown_heights, grown_weights, places, slots
+
+
+@numba.njit(inline="always")
+def _sum_hashed(keys, heights, weights, places, slots, used, postings, j, payload, height, weight):
+    """Add `weight` to the sum of posting j's payload at a height; how many sums there are then."""
+    h = mix(seed(), height)
+    for c in range(payload.size):
+        h = mix(h, postings[j, payload[c]])
+    mask = slots.size - 1
+    slot = np.int64(h) & mask
+    other = slots[slot]
+    while other != NONE:
+        same = heights[other] == height
+        if same:
+            for c in range(payload.size):
+                if keys[other, c] != postings[j, payload[c]]:
+                    same = False
+                    break
+        if same:
+            break
+        slot = (slot + 1) & mask
+        other = slots[slot]
+    if other != NONE:
+        weights[other] += weight
+    else:
+        for c in range(payload.size):
+            keys[used, c] = postings[j, payload[c]]
+        heights[used] = height
+        weights[used] = weight
+        places[used] = slot
+        slots[slot] = used
+        used += 1
+    return used
+
+
 @kernel(
     types.Tuple((I64_2, I32_1, I64_1, types.int64, types.boolean))(
-        INDEX, ENTRY_RECORDS, I64_2, I32_1, I64_1, I32_1,  # index, entries, bindings, found
-        I32_1, I32_1, I64_1, types.int64, types.int64,  # order, starts, work, first and last group
-        I64_1, I64_1, I64_2, types.boolean, types.int64,  # carry, payload, equal, use_heights, sign
-        types.int64, I64_1, I8_1, I32_1, types.int64,  # low, sums, marks, touched, limit
+        INDEX,
+        ENTRY_RECORDS,
+        BINDINGS,
+        GROUPS,
+        types.int64,
+        types.int64,
+        SHAPE,
+        types.int64,
+        SCRATCH,
+        types.int64,
     ),
-)  # fmt: skip
-def accumulate(
-    ix, entries, table, heights, weights, found,
-    order, starts, work, begin, end,
-    carry, payload, equal, use_heights, sign,
-    low, sums, marks, touched, limit,
-):  # fmt: skip
+)
+def accumulate(ix, entries, bindings, groups, begin, end, shape, low, scratch, limit):
     """The consolidated derivations of the groups begin .. end - 1.
 
-    sums, marks, touched: scratch of the dense accumulator, zero before and after; payload code p lies at p - low. No
+    groups: what `probe` found, and (order, starts, work) of `group`. shape: (carry, payload, equal, use_heights, sign).
+    scratch: (sums, marks, touched) of the dense accumulator, zero before and after; payload code p lies at p - low. No
     scratch (size 0): the hash accumulator takes all. Stops after the group that brings the output over `limit` rows, or
     the postings over `limit` times BURST (a quarter of that with the hash accumulator), so that a call ends soon.
     Returns (bindings, heights, weights, next group, overflow): overflow says that a sum could leave 64 bits.
     """
+    table, heights, weights = bindings
+    found, order, starts, work = groups
+    carry, payload, equal, use_heights, sign = shape
+    sums, marks, touched = scratch
     carried, kept = carry.size, payload.size
     dense = sums.size > 0
     span = sums.size
@@ -228,11 +328,10 @@ def accumulate(
     out_heights = np.empty(64, np.int32)
     out_weights = np.empty(64, np.int64)
     n = 0
-    # The hash accumulator: (payload, height) -> weight.
     keys = np.empty((16, kept), np.int64)
     key_height = np.empty(16, np.int32)
     key_weight = np.empty(16, np.int64)
-    key_slot = np.empty(16, np.int32)
+    places = np.empty(16, np.int32)
     slots = np.full(32, NONE, np.int32)
     largest = np.int64(1)
     for i in range(weights.size):
@@ -248,7 +347,7 @@ def accumulate(
         base = heights[0] if one_height else heights[leader]
         scan = work[g] >= span
         used = 0
-        count_touched = 0
+        met = 0  # places of `touched`: those of the dense accumulator that may hold a sum
         alone = np.int64(0)  # the sum where no payload column is kept
         for at in range(starts[g], starts[g + 1]):
             i = order[at]
@@ -274,155 +373,92 @@ def accumulate(
                         p = np.uint64(ix.payload[j, column] - low)
                         if marks[p] == 0:
                             marks[p] = 1
-                            touched[count_touched] = np.int32(p)
-                            count_touched += 1
+                            touched[met] = np.int32(p)
+                            met += 1
                         sums[p] += weight
                 continue
             if used + count > key_height.size:
-                size = key_height.size
-                while size < used + count:
-                    size *= 2
-                grown_keys = np.empty((size, kept), np.int64)
-                grown_height = np.empty(size, np.int32)
-                grown_weight = np.empty(size, np.int64)
-                key_slot = np.empty(size, np.int32)
-                slots = np.full(size * 2, NONE, np.int32)
-                mask = slots.size - 1
-                for other in range(used):
-                    for c in range(kept):
-                        grown_keys[other, c] = keys[other, c]
-                    grown_height[other] = key_height[other]
-                    grown_weight[other] = key_weight[other]
-                    h = mix(seed(), key_height[other])
-                    for c in range(kept):
-                        h = mix(h, keys[other, c])
-                    slot = np.int64(h) & mask
-                    while slots[slot] != NONE:
-                        slot = (slot + 1) & mask
-                    slots[slot] = other
-                    key_slot[other] = slot
-                keys, key_height, key_weight = grown_keys, grown_height, grown_weight
-            mask = slots.size - 1
+                keys, key_height, key_weight, places, slots = _larger(
+                    keys, key_height, key_weight, used, used + count
+                )
             for j in range(first, first + count):
                 if not plain and not _passes(ix.payload, j, equal):
                     continue
-                height = base
-                signed_weight = weight
+                height, signed = np.int64(base), weight
                 if not fast:
-                    hw = entries[ix.entry[j]]["hw"]
-                    if use_heights and hw >> 1 > height:
-                        height = hw >> 1
-                    if hw & 1:
-                        signed_weight = -weight
-                if height == base:
-                    if kept == 0:
-                        alone += signed_weight
-                        continue
-                    if dense:
-                        p = np.uint64(ix.payload[j, column] - low)
-                        if not scan and marks[p] == 0:
-                            marks[p] = 1
-                            touched[count_touched] = np.int32(p)
-                            count_touched += 1
-                        sums[p] += signed_weight
-                        continue
-                h = mix(seed(), height)
-                for c in range(kept):
-                    h = mix(h, ix.payload[j, payload[c]])
-                slot = np.int64(h) & mask
-                while True:
-                    other = slots[slot]
-                    if other == NONE:
-                        break
-                    same = key_height[other] == height
-                    if same:
-                        for c in range(kept):
-                            if keys[other, c] != ix.payload[j, payload[c]]:
-                                same = False
-                                break
-                    if same:
-                        break
-                    slot = (slot + 1) & mask
-                if other == NONE:
-                    other = np.int32(used)
-                    used += 1
-                    for c in range(kept):
-                        keys[other, c] = ix.payload[j, payload[c]]
-                    key_height[other] = height
-                    key_weight[other] = signed_weight
-                    key_slot[other] = slot
-                    slots[slot] = other
+                    height, signed = _posting(entries, ix.entry[j], height, weight, use_heights)
+                if height != base or (kept != 0 and not dense):
+                    used = _sum_hashed(
+                        keys,
+                        key_height,
+                        key_weight,
+                        places,
+                        slots,
+                        used,
+                        ix.payload,
+                        j,
+                        payload,
+                        height,
+                        signed,
+                    )
+                elif kept == 0:
+                    alone += signed
                 else:
-                    key_weight[other] += signed_weight
-        # Write the group.
-        room = n + used + 1 + (span if scan and dense else count_touched)
-        if room > out_weights.size:
-            size = out_weights.size
-            while size < room:
-                size *= 2
-            grown_out = np.empty((size, carried + kept), np.int64)
-            grown_out[:n] = out[:n]
-            grown_h = np.empty(size, np.int32)
-            grown_h[:n] = out_heights[:n]
-            grown_w = np.empty(size, np.int64)
-            grown_w[:n] = out_weights[:n]
-            out, out_heights, out_weights = grown_out, grown_h, grown_w
+                    p = np.uint64(ix.payload[j, column] - low)
+                    if not scan and marks[p] == 0:
+                        marks[p] = 1
+                        touched[met] = np.int32(p)
+                        met += 1
+                    sums[p] += signed
+        if scan:
+            for p in range(span):
+                if sums[p] != 0:
+                    touched[met] = p
+                    met += 1
+        if n + used + met + 1 > out_weights.size:
+            out, out_heights, out_weights = _with_room(out, out_heights, out_weights, n, n + used + met + 1)
+        begun = n
         if kept == 0 and alone != 0:
-            for c in range(carried):
-                out[n, c] = table[leader, carry[c]]
             out_heights[n] = base
             out_weights[n] = alone
             n += 1
-        if dense and scan:
-            for p in range(span):
-                if sums[p] != 0:
-                    for c in range(carried):
-                        out[n, c] = table[leader, carry[c]]
-                    out[n, carried] = p + low
-                    out_heights[n] = base
-                    out_weights[n] = sums[p]
-                    sums[p] = 0
-                    n += 1
-        else:
-            for at in range(count_touched):
-                p = np.int64(touched[at])
-                marks[p] = 0
-                if sums[p] != 0:
-                    for c in range(carried):
-                        out[n, c] = table[leader, carry[c]]
-                    out[n, carried] = p + low
-                    out_heights[n] = base
-                    out_weights[n] = sums[p]
-                    sums[p] = 0
-                    n += 1
+        for at in range(met):
+            p = np.int64(touched[at])
+            marks[p] = 0
+            if sums[p] != 0:
+                out[n, carried] = p + low
+                out_heights[n] = base
+                out_weights[n] = sums[p]
+                sums[p] = 0
+                n += 1
         for other in range(used):
-            slots[key_slot[other]] = NONE
+            slots[places[other]] = NONE
             if key_weight[other] != 0:
-                for c in range(carried):
-                    out[n, c] = table[leader, carry[c]]
                 for c in range(kept):
                     out[n, carried + c] = keys[other, c]
                 out_heights[n] = key_height[other]
                 out_weights[n] = key_weight[other]
                 n += 1
+        for row in range(begun, n):
+            for c in range(carried):
+                out[row, c] = table[leader, carry[c]]
         g += 1
     return out[:n], out_heights[:n], out_weights[:n], g, False
 
 
 @kernel(
     types.Tuple((I64_2, I32_1, I64_1, types.int64))(
-        INDEX, ENTRY_RECORDS, I64_2, I32_1, I64_1, I32_1, types.int64,
-        I64_1, I64_1, I64_2, types.boolean, types.int64, types.int64,
+        INDEX, ENTRY_RECORDS, BINDINGS, I32_1, types.int64, SHAPE, types.int64
     ),
-)  # fmt: skip
-def expand(
-    ix, entries, table, heights, weights, found, begin, carry, payload, equal, use_heights, sign, limit
-):
+)
+def expand(ix, entries, bindings, found, begin, shape, limit):
     """Every derivation of the bindings from `begin` on, until the output passes `limit` rows, or the postings `limit`
-    times BURST.
+    times BURST. found: of `probe`. shape: as of `accumulate`.
 
     Returns (bindings, heights, weights, next binding).
     """
+    table, heights, weights = bindings
+    carry, payload, equal, use_heights, sign = shape
     carried, kept = carry.size, payload.size
     plain = equal.shape[0] == 0
     one_height, one_weight = heights.size == 1, weights.size == 1
@@ -441,16 +477,7 @@ def expand(
         count = np.int64(ix.key_count[key])
         seen += count
         if n + count > out_weights.size:
-            size = out_weights.size
-            while size < n + count:
-                size *= 2
-            grown_out = np.empty((size, carried + kept), np.int64)
-            grown_out[:n] = out[:n]
-            grown_h = np.empty(size, np.int32)
-            grown_h[:n] = out_heights[:n]
-            grown_w = np.empty(size, np.int64)
-            grown_w[:n] = out_weights[:n]
-            out, out_heights, out_weights = grown_out, grown_h, grown_w
+            out, out_heights, out_weights = _with_room(out, out_heights, out_weights, n, n + count)
         base = heights[0] if one_height else heights[i]
         weight = (weights[0] if one_weight else weights[i]) * sign
         bound = ix.key_bound[key]
@@ -458,14 +485,11 @@ def expand(
         for j in range(first, first + count):
             if not plain and not _passes(ix.payload, j, equal):
                 continue
-            out_heights[n] = base
-            out_weights[n] = weight
+            height, signed = np.int64(base), weight
             if not fast:
-                hw = entries[ix.entry[j]]["hw"]
-                if use_heights and hw >> 1 > base:
-                    out_heights[n] = hw >> 1
-                if hw & 1:
-                    out_weights[n] = -weight
+                height, signed = _posting(entries, ix.entry[j], height, weight, use_heights)
+            out_heights[n] = height
+            out_weights[n] = signed
             for c in range(carried):
                 out[n, c] = table[i, carry[c]]
             for c in range(kept):
@@ -518,18 +542,10 @@ def check(r, table, heights, weights, sources, constants, carry, use_heights, si
         entry = r.heads[row]["entry"]
         while entry != NONE:
             if n == out_weights.size:
-                grown_out = np.empty((n * 2, carry.size), np.int64)
-                grown_out[:n] = out
-                grown_h = np.empty(n * 2, np.int32)
-                grown_h[:n] = out_heights
-                grown_w = np.empty(n * 2, np.int64)
-                grown_w[:n] = out_weights
-                out, out_heights, out_weights = grown_out, grown_h, grown_w
-            hw = r.entries[entry]["hw"]
-            height = heights[0] if one_height else heights[i]
-            out_heights[n] = max(height, hw >> 1) if use_heights else height
+                out, out_heights, out_weights = _with_room(out, out_heights, out_weights, n, n + 1)
+            height = np.int64(heights[0] if one_height else heights[i])
             weight = (weights[0] if one_weight else weights[i]) * sign
-            out_weights[n] = -weight if hw & 1 else weight
+            out_heights[n], out_weights[n] = _posting(r.entries, entry, height, weight, use_heights)
             for c in range(carry.size):
                 out[n, c] = table[i, carry[c]]
             n += 1

@@ -266,7 +266,7 @@ class Runner:
         self, step: BoundStep, index: Index, target: Target, bindings: tuple[I64, I32, I64], charge: Charge
     ) -> Iterator[tuple[I64, I32, I64]]:
         ix = index.arrays
-        table, heights, weights = bindings
+        table, heights, _ = bindings
         found, total = kernels.probe(ix, table, step.sources, step.constants)
         if total == 0:
             return
@@ -281,18 +281,18 @@ class Runner:
             begin = 0
             while begin < len(table):
                 self.check()
-                *chunk, begin = kernels.expand(ix, target.entries, *bindings, found, begin, *shape, CHUNK)
+                *chunk, begin = kernels.expand(ix, target.entries, bindings, found, begin, shape, CHUNK)
                 yield chunk[0], chunk[1], chunk[2]
             return
         low, span = _range(step, target)
         most = CHUNK * kernels.BURST // (1 if span else 4)
         if len(work) and int(work.max()) > most:
             starts, work = _cut(ix.key_count[found[order]], starts, work, most)
-        arguments = (ix, target.entries, table, heights, weights, found, order, starts, work)
+        groups = (found, order, starts, work)
 
         def accumulate(scratch: Scratch, begin: int, end: int) -> tuple[tuple[I64, I32, I64], int]:
             codes, out_heights, out_weights, following, overflow = kernels.accumulate(
-                *arguments, begin, end, *shape, low, *scratch.of(span), CHUNK
+                ix, target.entries, bindings, groups, begin, end, shape, low, scratch.of(span), CHUNK
             )
             if overflow:
                 raise WeightOverflowError(

@@ -15,7 +15,7 @@ from engine.expressions import with_constant_facts
 from engine.language.canonical import canonical_text, rule_id
 from engine.language.constants import write_constant
 from engine.language.parser import parse_program
-from engine.language.syntax import Atom, Constant, Program
+from engine.language.syntax import Atom, Constant, ProgramText
 from service.cli.client import Json, Refused, ServiceClient, Unreachable
 from service.cli.output import counted, note
 
@@ -42,7 +42,7 @@ def remark(client: ServiceClient, text: str, weight: int, wanted: str, answer: J
         )
 
 
-def _besides(program: Program, weight: int, wanted: str, dry_run: bool) -> Iterator[str]:
+def _besides(program: ProgramText, weight: int, wanted: str, dry_run: bool) -> Iterator[str]:
     """What the text holds that is not what the command is named after."""
     other, number = ("rule", len(program.rules)) if wanted == "facts" else ("fact", len(program.facts))
     done = "added" if weight > 0 else "removed" if other == "rule" else "retracted"
@@ -60,7 +60,7 @@ def _sentence(start: str, number: int, done: str, dry_run: bool) -> str:
 
 
 def _weights(
-    client: ServiceClient, program: Program, weight: int, answer: Json, dry_run: bool
+    client: ServiceClient, program: ProgramText, weight: int, answer: Json, dry_run: bool
 ) -> Iterator[str]:
     """The rules that were there before and count more than once now, and those that are not gone yet."""
     changed = Counter(rule_id(rule) for rule in program.rules)
@@ -87,7 +87,7 @@ def _weights(
             )
 
 
-def _facts(program: Program, weight: int, answer: Json, dry_run: bool) -> Iterator[str]:
+def _facts(program: ProgramText, weight: int, answer: Json, dry_run: bool) -> Iterator[str]:
     """The relations of which fewer tuples appeared, or disappeared, than the text has facts."""
     given: dict[str, set[str]] = {}
     for fact in program.facts:

@@ -14,7 +14,7 @@ import pytest
 from engine.bulk.batches import REJECTS, UPLOADS
 from engine.bulk.runner import JobOptions, JobRunner
 from engine.bulk.sources import Places
-from engine.data.transaction import Batch, BatchFile, Transaction
+from engine.data.transaction import BatchFile, FactFiles, Transaction
 from engine.errors import (
     IdempotencyConflictError,
     JobCancelledError,
@@ -196,7 +196,7 @@ def test_a_job_that_ends_engines_is_given_up(
 def test_a_batch_that_cannot_be_read_is_refused_and_nothing_else(
     server: EmbeddedServer, name: str, database: Database, tmp_path: Path
 ) -> None:
-    batch = Batch("e", ("symbol",), (BatchFile("gone/e-00000.parquet", "00", 1, 1),))
+    batch = FactFiles("e", ("symbol",), (BatchFile("gone/e-00000.parquet", "00", 1, 1),))
     engine = EngineThread(server.url, name)
     engine.engine._jobs = jobs = runner(server, name, tmp_path)
     with engine:

@@ -21,7 +21,7 @@ from engine.language.parser import (
     parse_query,
     parse_rules,
 )
-from engine.language.syntax import Program as Tree
+from engine.language.syntax import ProgramText as Tree
 
 CASES = Path(__file__).parent / "cases"
 SEEDS = (CASES.parent.parent / "programs", CASES.parent.parent.parent / "programs")

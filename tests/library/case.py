@@ -20,7 +20,7 @@ from engine.files.batch import Batch
 from engine.language.parser import parse_program
 from engine.language.schema import ColumnType
 from engine.language.supported import features_of
-from engine.language.syntax import Directive, Program
+from engine.language.syntax import Directive, ProgramText
 from tests.oracle.clingo_oracle import solve
 from tests.oracle.from_text import program_from_text
 from tests.oracle.rules import Model, Row, Value
@@ -45,7 +45,7 @@ class LibraryCase:
         return (PROGRAMS / f"{self.name}.dl").read_text().replace(".printsize", ".output")
 
     @property
-    def program(self) -> Program:
+    def program(self) -> ProgramText:
         return parse_program(self.text)
 
     def lacking(self) -> str | None:
