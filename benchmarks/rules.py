@@ -71,7 +71,7 @@ def shape(name: str, rules: int, runs: int) -> list[Figure]:
 
 def lines(rules: int) -> list[Figure]:
     """A program of rules and facts, as `zedlog run` takes it."""
-    from engine.files.batch import Batch
+    from engine.files.batch import FileRun
 
     half = rules // 2
     text = "\n".join(
@@ -79,7 +79,7 @@ def lines(rules: int) -> list[Figure]:
     )
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        Batch.of(text).run(Path(folder), None, BytesIO(), BytesIO())
+        FileRun.of(text).run(Path(folder), None, BytesIO(), BytesIO())
         return [figure(f"a text of {rules:,} lines", [time.perf_counter() - start], "s", ALL_SECONDS)]
 
 

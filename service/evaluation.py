@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class FoundRows:
     """A whole answer. codes: int64[n, columns], ascending. new: the symbols that the query computed."""
 
     codes: Codes
@@ -61,7 +61,7 @@ class Evaluator:
     def __init__(self, settings: Settings) -> None:
         self._tuples = settings.query_tuples
         self._workers = asyncio.Semaphore(settings.query_workers)
-        self._answers: RowCache[Rows] = RowCache(settings.query_cache_rows)
+        self._answers: RowCache[FoundRows] = RowCache(settings.query_cache_rows)
         self._loaded = False
 
     async def load(self) -> None:
@@ -95,7 +95,7 @@ class Evaluator:
         tuples = await snapshot.decode(page, query.columns, rows.new)
         return tuples, following if following < len(rows) else None
 
-    async def _evaluate(self, snapshot: Snapshot, query: PreparedQuery, deadline: Deadline) -> Rows:
+    async def _evaluate(self, snapshot: Snapshot, query: PreparedQuery, deadline: Deadline) -> FoundRows:
         await self.load()
         deadline.begin()
         cancelled = threading.Event()
@@ -118,7 +118,7 @@ class Evaluator:
 
     async def _start(
         self, snapshot: Snapshot, query: PreparedQuery, deadline: Deadline, cancelled: threading.Event
-    ) -> asyncio.Future[Rows]:
+    ) -> asyncio.Future[FoundRows]:
         """Read the tuples and begin to evaluate, when a worker is free. It is busy until the thread has ended, which
         holds the tuples."""
         await self._workers.acquire()
@@ -139,7 +139,7 @@ class Evaluator:
         running.add_done_callback(self._ended)
         return running
 
-    def _ended(self, running: asyncio.Future[Rows]) -> None:
+    def _ended(self, running: asyncio.Future[FoundRows]) -> None:
         self._workers.release()
         if not running.cancelled():
             # Perhaps nobody waits for it any more, and for what it failed of.
@@ -243,10 +243,10 @@ def _load() -> None:
 
 def _rows(
     query: PreparedQuery, facts: dict[str, list[Codes]], symbols: SymbolTable, count: int, budget: Budget
-) -> Rows:
+) -> FoundRows:
     codes = evaluate(query, facts, symbols, budget)
     codes, new = _settled(codes, query.columns, symbols, count)
-    return Rows(codes[sort_order(codes)], new)
+    return FoundRows(codes[sort_order(codes)], new)
 
 
 def _settled(

@@ -28,7 +28,7 @@ from engine.expressions import with_constant_facts
 from engine.files.facts import facts_of, stored_schemas
 from engine.files.layout import STDIN, STDOUT, Layout, layout_of
 from engine.files.reading import read_facts
-from engine.files.table import Table
+from engine.files.table import FactTable
 from engine.files.writing import SymbolTexts, write_tuples
 from engine.language.canonical import format_declaration
 from engine.language.check import check_rule, infer_schemas
@@ -43,7 +43,7 @@ _DOUBLE_RULE = "===============\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class FileRun:
     """A checked program with what its directives ask for; see `run`."""
 
     program: ProgramText
@@ -52,7 +52,7 @@ class Batch:
     outputs: list[tuple[Directive, Layout]]
 
     @classmethod
-    def of(cls, text: str) -> Batch:
+    def of(cls, text: str) -> FileRun:
         """Parse and check a whole program.
 
         Raises:
@@ -109,7 +109,7 @@ class Batch:
     # ---- reading
 
     def _facts(self, fact_dir: Path, stdin: BinaryIO, progress: Callable[[str], None]) -> Facts:
-        tables: dict[str, list[Table]] = {}
+        tables: dict[str, list[FactTable]] = {}
         for relation, table in facts_of(self.program, self.schemas):
             tables.setdefault(relation, []).append(table)
         for directive, layout in self.inputs:
@@ -210,7 +210,7 @@ def _save(path: Path, layout: Layout, blocks: Iterable[bytes]) -> None:
         ) from error
 
 
-def _weighted(tables: Sequence[Table]) -> npt.NDArray[np.int64] | list[tuple[Sequence[Value], int]]:
+def _weighted(tables: Sequence[FactTable]) -> npt.NDArray[np.int64] | list[tuple[Sequence[Value], int]]:
     """The tables of one relation in the form that the engine takes: an array where all columns are numbers."""
     arrays = [table.numbers() for table in tables]
     found = [array for array in arrays if array is not None]

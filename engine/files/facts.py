@@ -1,7 +1,7 @@
 """The facts in a program's own text, as tables, checked against the declarations.
 
-In: a `ProgramText`. Out: for each relation the schema that its facts fix, and a `Table`. Always: an error points at the
-value in the text.
+In: a `ProgramText`. Out: for each relation the schema that its facts fix, and a `FactTable`. Always: an error points at
+the value in the text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.data.values import takes
 from engine.errors import ArityError, TypeMismatchError
-from engine.files.table import Column, Table
+from engine.files.table import Column, FactTable
 from engine.language.schema import Column as SchemaColumn
 from engine.language.schema import ColumnType, Schema
 from engine.language.syntax import Atom, Constant, ProgramText
@@ -36,7 +36,7 @@ def stored_schemas(program: ProgramText) -> dict[str, Schema]:
     return found
 
 
-def facts_of(program: ProgramText, schemas: Mapping[str, Schema]) -> Iterator[tuple[str, Table]]:
+def facts_of(program: ProgramText, schemas: Mapping[str, Schema]) -> Iterator[tuple[str, FactTable]]:
     """(relation, its facts in the text)."""
     groups: dict[str, list[Atom]] = {}
     for fact in program.facts:
@@ -50,7 +50,7 @@ def facts_of(program: ProgramText, schemas: Mapping[str, Schema]) -> Iterator[tu
                 columns[position] = np.array(columns[position], np.int64)
             elif kind is ColumnType.FLOAT:
                 columns[position] = np.array(columns[position], np.float64)
-        yield relation, Table(types, columns, len(facts))
+        yield relation, FactTable(types, columns, len(facts))
 
 
 def _constants(fact: Atom) -> list[Constant]:

@@ -1,7 +1,7 @@
 """Fact files as Souffle reads them: bytes to typed columns.
 
-In: the bytes of a file, the relation's schema, a `Layout`. Out: a `Table`, one column of values for each column of the
-relation. Always: each line is a tuple (a blank one too, of one empty field), each value has the column's declared
+In: the bytes of a file, the relation's schema, a `Layout`. Out: a `FactTable`, one column of values for each column of
+the relation. Always: each line is a tuple (a blank one too, of one empty field), each value has the column's declared
 type, and the first thing that is wrong is an error that names file, line and column.
 
 How lines come apart and what a value is, engine/data/delimited.py says. Souffle's own are these: only with `rfc4180` a
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from engine.data.delimited import Block, Form, Reader, TextFault, ValueFault, WidthFault, values_of
 from engine.errors import InvalidValueError
 from engine.files.layout import Layout
-from engine.files.table import Column, Table
+from engine.files.table import Column, FactTable
 from engine.language.schema import ColumnType, Schema
 
 _GZIP = b"\x1f\x8b"
@@ -30,7 +30,7 @@ _GZIP = b"\x1f\x8b"
 _WHITE = " \t\n\r\f\v"
 
 
-def read_facts(data: bytes, name: str, schema: Schema, layout: Layout) -> Table:
+def read_facts(data: bytes, name: str, schema: Schema, layout: Layout) -> FactTable:
     """All tuples of a fact file, in the order of its lines. `name` is what messages call the file.
 
     Raises:
@@ -41,9 +41,9 @@ def read_facts(data: bytes, name: str, schema: Schema, layout: Layout) -> Table:
     types = _types(schema)
     if not types:
         _check_nullary(blocks, name, schema)
-        return Table(types, [], sum(len(block.lines) for block in blocks))
+        return FactTable(types, [], sum(len(block.lines) for block in blocks))
     columns = [_column(blocks, i, kind, name, schema, layout) for i, kind in enumerate(types)]
-    return Table(types, columns, len(columns[0]))
+    return FactTable(types, columns, len(columns[0]))
 
 
 def _plain(data: bytes, name: str) -> bytes:

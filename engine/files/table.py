@@ -21,7 +21,7 @@ Column: TypeAlias = Values
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class FactTable:
     """`length` tuples; a relation without columns has a length all the same."""
 
     types: Sequence[ColumnType]

@@ -47,7 +47,7 @@ class Held:
     present: int
 
 
-class Work(Protocol):
+class StratumWork(Protocol):
     """The work on one stratum: first all that comes from outside of it, then `run`. `ahead`: see `Course`."""
 
     ahead: bool
@@ -78,14 +78,14 @@ class Host(Protocol):
     def held(self, stratum: Stratum, /) -> Held:
         """What the stratum's relations hold now."""
 
-    def work(self, stratum: Stratum, before: Stratum | None, /) -> Work:
+    def work(self, stratum: Stratum, before: Stratum | None, /) -> StratumWork:
         """Begin the work on a stratum; before: what it was, None where it is computed from nothing."""
 
     def take_back(self, stratum: Stratum, /) -> None:
         """Undo the update of a stratum that was given up; it may not have begun."""
 
     def discard(self, stratum: Stratum, /) -> None:
-        """Put the stratum's state aside, to be computed from nothing. Its facts are kept for `Work.assert_held`."""
+        """Put the stratum's state aside, to be computed from nothing; its facts are kept for `assert_held`."""
 
     def changed(self, relation: str, /) -> bool:
         """Whether tuples of the relation came or went in the epoch; if so, keep which, for the strata above."""

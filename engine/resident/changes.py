@@ -14,10 +14,10 @@ from engine.maintenance.change import RelationChange
 from engine.resident.layout import NONE
 from engine.resident.relation import ONE, Relation, derived_of, hidden_of
 from engine.resident.steps import Batch
-from engine.resident.stratum import GROUND, Changes
+from engine.resident.stratum import GROUND, RelationJournal
 
 
-def net_change(relation: Relation, changes: Changes, replaced: Relation | None) -> Batch:
+def net_change(relation: Relation, changes: RelationJournal, replaced: Relation | None) -> Batch:
     """The net change of one relation's presence, as a batch at height 0 for the strata above."""
     if replaced is not None:
         codes, weights = _difference(replaced, relation)
@@ -36,7 +36,7 @@ def net_change(relation: Relation, changes: Changes, replaced: Relation | None) 
     return Batch(relation.codes(rows[left]), GROUND, net[left])
 
 
-def visible_change(relation: Relation, changes: Changes, replaced: Relation | None) -> RelationChange:
+def visible_change(relation: Relation, changes: RelationJournal, replaced: Relation | None) -> RelationChange:
     """What the epoch changed of a relation that a reader can see."""
     if replaced is not None:
         return _visible_difference(replaced, relation)
@@ -113,7 +113,7 @@ def _visible_difference(old: Relation, new: Relation) -> RelationChange:
     )
 
 
-def undo(relation: Relation, changes: Changes) -> None:
+def undo(relation: Relation, changes: RelationJournal) -> None:
     """Take back what an epoch did, by doing the opposite: entries first, then supports, then rows."""
     if changes.fresh:
         relation.clear()

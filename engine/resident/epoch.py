@@ -25,7 +25,7 @@ from engine.resident.bound import BoundPlan, bind_rule
 from engine.resident.changes import net_change, undo, visible_change
 from engine.resident.relation import Relation
 from engine.resident.steps import Batch, Runner
-from engine.resident.stratum import Changes, StratumRun
+from engine.resident.stratum import RelationJournal, ResidentStratum
 from engine.resident.undefined import Undefined
 
 
@@ -47,7 +47,7 @@ class ResidentEpoch:
         self._encode = encode
         self._epoch = Epoch(circuit, state.circuit, facts, policy, state.costs)
         self._meter = Meter(budget, state.relations, self._memory)
-        self._journal: dict[str, Changes] = {}
+        self._journal: dict[str, RelationJournal] = {}
         self._deltas: dict[str, Batch] = {}
         self._replaced: dict[str, Relation] = {}
         self._created: list[str] = []
@@ -90,11 +90,11 @@ class ResidentEpoch:
             asserted += relation.asserted
         return Held(live > 0, asserted, live)
 
-    def work(self, stratum: Stratum, before: Stratum | None) -> StratumRun:
+    def work(self, stratum: Stratum, before: Stratum | None) -> ResidentStratum:
         state = self._state
         for name in stratum.relations:
-            self._journal.setdefault(name, Changes(not state.relations[name].live))
-        return StratumRun(
+            self._journal.setdefault(name, RelationJournal(not state.relations[name].live))
+        return ResidentStratum(
             stratum,
             state.relations,
             state.bound,

@@ -35,10 +35,10 @@ GROUND = np.zeros(1, np.int32)
 """Height 0, for all."""
 _ONE_UP = np.ones(1, np.int32)
 
-Journal = dict[str, "Changes"]
+Journal = dict[str, "RelationJournal"]
 
 
-class Changes:
+class RelationJournal:
     """What an epoch did to one relation: enough to undo it, and to tell it. `fresh`: it was empty before.
 
     pushes: (rows, heights, weights) of supports; none of a fresh relation. entries: (rows, weights, height); none of a
@@ -51,7 +51,7 @@ class Changes:
         self.entries: list[tuple[I32, I64, int]] = []
 
 
-class StratumRun:
+class ResidentStratum:
     """The work on one stratum. `bound[id]` are the plans of a rule, by body atom.
 
     deltas: the net changes of lower relations. replaced: the relations in whose place those of the stratum are built

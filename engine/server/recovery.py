@@ -12,7 +12,7 @@ import numpy as np
 from engine.data.codes import Codes
 from engine.database.saved import SavedState
 from engine.storage.compaction import read_relation
-from engine.storage.manifest import Program, decode_symbols
+from engine.storage.manifest import StoredProgram, decode_symbols
 from engine.storage.publisher import Publisher
 
 
@@ -24,7 +24,7 @@ def read_state(publisher: Publisher) -> SavedState:
         CorruptSnapshotError: a part is missing or damaged.
     """
     manifest, store = publisher.manifest, publisher.store
-    program = Program.decode(store.get([manifest.program_id])[0])
+    program = StoredProgram.decode(store.get([manifest.program_id])[0])
     symbols: list[str | None] = [None] * manifest.symbol_count
     for chunk, data in zip(
         manifest.symbols, store.get([chunk.id for chunk in manifest.symbols]), strict=True

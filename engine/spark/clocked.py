@@ -6,7 +6,7 @@ that it reads, come into the driver, the resident work on a stratum (engine/resi
 epoch, and the result goes back. The evaluation itself is incremental; around it an epoch that touches the stratum moves
 all of it, and the driver must have the memory for that. Everything else of the program stays where it is.
 
-In: the stratum before and after, what is held, what changed below. Out: as of any other stratum, `Outcome`s.
+In: the stratum before and after, what is held, what changed below. Out: as of any other stratum, `NewVersion`s.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from engine.resident.changes import visible_change
 from engine.resident.layout import I64
 from engine.resident.relation import ONE, Relation
 from engine.resident.steps import Batch, Runner
-from engine.resident.stratum import GROUND, Changes, StratumRun
+from engine.resident.stratum import GROUND, RelationJournal, ResidentStratum
 from engine.resident.transfer import fill, to_table
 from engine.spark.frames import WEIGHT
 from engine.spark.stratum import Lower
 from engine.spark.tables import Tables
 from engine.spark.version import Counts, Version, collected
-from engine.spark.work.work import Outcome, begun, in_place
+from engine.spark.work.work import NewVersion, begun, in_place
 
 
 class ClockedWork:
@@ -61,7 +61,7 @@ class ClockedWork:
         meter: Meter,
         growing: dict[str, Growing],
         encode: Encode,
-        take: Callable[[Mapping[str, Outcome]], None],
+        take: Callable[[Mapping[str, NewVersion]], None],
         faulty: set[str],
     ) -> None:
         self._stratum = stratum
@@ -90,8 +90,8 @@ class ClockedWork:
             faulty.add(plan.rule.id)
 
         runner.meet = meet
-        self._journal = {name: Changes(not relation.live) for name, relation in self._own.items()}
-        self._run = StratumRun(
+        self._journal = {name: RelationJournal(not relation.live) for name, relation in self._own.items()}
+        self._run = ResidentStratum(
             stratum,
             relations,
             {id_: bind_rule(rules[id_], arities, encode) for id_ in used},
@@ -121,12 +121,12 @@ class ClockedWork:
         self._run.run()
         self._take({name: self._outcome(relation) for name, relation in self._own.items()})
 
-    def _outcome(self, relation: Relation) -> Outcome:
+    def _outcome(self, relation: Relation) -> NewVersion:
         version = self._versions[relation.name]
         change = visible_change(relation, self._journal[relation.name], self._replaced.get(relation.name))
         layer = self._tables.put(to_table(relation))
         fresh = begun(version, True, self._stratum)
-        return Outcome(fresh.with_layer(layer, _counts(version.counts, change)), change)
+        return NewVersion(fresh.with_layer(layer, _counts(version.counts, change)), change)
 
 
 def _counts(before: Counts, change: RelationChange) -> Counts:

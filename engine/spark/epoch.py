@@ -17,18 +17,18 @@ from engine.circuit.circuit import Circuit, Stratum, is_internal
 from engine.data.arrow import HEIGHT, SUPPORT, to_arrow
 from engine.errors import ZedlogError
 from engine.maintenance.change import RelationChange
-from engine.maintenance.epoch import Epoch, Held, Work
+from engine.maintenance.epoch import Epoch, Held, StratumWork
 from engine.maintenance.meter import Growing, Meter
 from engine.maintenance.placement import Budget, Encode, Executed, FactDelta
 from engine.maintenance.policy import Course, Policy
 from engine.spark.clocked import ClockedWork
 from engine.spark.frames import WEIGHT
 from engine.spark.plans.undefined import check_faults
-from engine.spark.stratum import Growth, Lower, StratumRun
+from engine.spark.stratum import Growth, Lower, SparkStratum
 from engine.spark.tables import Table
 from engine.spark.version import Version, asserted_in_driver, compacted
 from engine.spark.versions import Versions
-from engine.spark.work.work import Outcome
+from engine.spark.work.work import NewVersion
 
 
 class SparkEpoch:
@@ -98,7 +98,7 @@ class SparkEpoch:
             sum(version.counts.present for version in versions),
         )
 
-    def work(self, stratum: Stratum, before: Stratum | None) -> Work:
+    def work(self, stratum: Stratum, before: Stratum | None) -> StratumWork:
         versions = {name: self.versions[name] for name in stratum.relations}
         discarded = not self._discarded.isdisjoint(stratum.relations)
         lower = self._lower(stratum, before)
@@ -117,7 +117,7 @@ class SparkEpoch:
                 self._take,
                 self._faulty,
             )
-        run = StratumRun(
+        run = SparkStratum(
             stratum,
             versions,
             discarded,
@@ -164,13 +164,13 @@ class SparkEpoch:
             lower[name] = Lower(was, now, self._deltas.get(name))
         return lower
 
-    def _ran(self, run: StratumRun, outcomes: Mapping[str, Outcome]) -> None:
+    def _ran(self, run: SparkStratum, outcomes: Mapping[str, NewVersion]) -> None:
         """A stratum's work has ended, with an error where there are no outcomes."""
         self.heights += run.heights
         self._faulty |= run.faulty
         self._take(outcomes)
 
-    def _take(self, outcomes: Mapping[str, Outcome]) -> None:
+    def _take(self, outcomes: Mapping[str, NewVersion]) -> None:
         """Make a stratum's outcome the state."""
         for name, outcome in outcomes.items():
             self.versions[name] = outcome.version
@@ -208,11 +208,11 @@ class _StratumWork:
 
     def __init__(
         self,
-        run: StratumRun,
+        run: SparkStratum,
         versions: Mapping[str, Version],
         discarded: bool,
         course: Course,
-        take: Callable[[StratumRun, Mapping[str, Outcome]], None],
+        take: Callable[[SparkStratum, Mapping[str, NewVersion]], None],
     ) -> None:
         self._run = run
         self._versions = versions
@@ -234,7 +234,7 @@ class _StratumWork:
                 self._run.assert_rows(name, rows.where(F.col(HEIGHT) == 0).withColumnRenamed(SUPPORT, WEIGHT))
 
     def run(self) -> None:
-        outcomes: Mapping[str, Outcome] = {}
+        outcomes: Mapping[str, NewVersion] = {}
         try:
             outcomes = self._run.run()
         finally:

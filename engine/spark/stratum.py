@@ -32,7 +32,7 @@ from engine.spark.supports import Subject
 from engine.spark.tables import Table, Tables
 from engine.spark.version import Version, last_height
 from engine.spark.work.choice import Choice
-from engine.spark.work.work import Batch, Outcome
+from engine.spark.work.work import HeightDelta, NewVersion
 
 PATIENCE = 4
 """The number of heights in an epoch after which a stratum is watched for swinging. A height costs some tenths of a
@@ -60,7 +60,7 @@ class Growth:
         return self.bytes
 
 
-class StratumRun:
+class SparkStratum:
     """The work on one stratum. `versions` are the stratum's own relations as they were. `rebuilt` says that it is
     computed from nothing, since its members changed. `rules` holds the old and the new rules by id."""
 
@@ -198,7 +198,7 @@ class StratumRun:
 
     # ---- the epoch
 
-    def run(self) -> dict[str, Outcome]:
+    def run(self) -> dict[str, NewVersion]:
         """Bring the stratum through the epoch; returns its relations after it."""
         try:
             outcomes = self._begin()
@@ -223,7 +223,7 @@ class StratumRun:
             self._branches.release()
             self._choice.release()
 
-    def _note(self, watch: Oscillation, batch: Batch) -> None:
+    def _note(self, watch: Oscillation, batch: HeightDelta) -> None:
         """Show the watch the changes of a height; they come to the driver where they are on the executors."""
         for name in self._versions:
             changes = batch.of(name)
@@ -235,7 +235,7 @@ class StratumRun:
         versions = () if self._rebuilt else self._versions.values()
         return max((last_height(version, self._tables) for version in versions), default=0)
 
-    def _begin(self) -> dict[str, Outcome] | None:
+    def _begin(self) -> dict[str, NewVersion] | None:
         """Take what comes from outside the stratum. Returns the outcomes if one job does all that is left."""
         self._join_whole_rules()
         found = self._choice.begin(self._branches)
@@ -260,7 +260,7 @@ class StratumRun:
             self._meter.tuples(growth, self._stratum)
         return outcomes
 
-    def _derive(self, batch: Batch) -> None:
+    def _derive(self, batch: HeightDelta) -> None:
         """Join the entry changes of one height through every plan that starts at one of them."""
         for rule in self._stratum.rules:
             for plan in rule.plans:
@@ -276,7 +276,7 @@ class StratumRun:
             self._choice.work.push(supports)
             self._meter.charge(supports.derivations)
 
-    def _see(self, relation: str, batch: Batch) -> See:
+    def _see(self, relation: str, batch: HeightDelta) -> See:
         """What a step sees while the changes of `relation` are carried through: the relations before it are seen with
         their changes, those after it without."""
 
@@ -346,7 +346,7 @@ class StratumRun:
             self._seen[key] = make()
         return self._seen[key]
 
-    def _grew(self, batch: Batch) -> None:
+    def _grew(self, batch: HeightDelta) -> None:
         for name, net in batch.net().items():
             growth = self._growth[name]
             growth.live += net

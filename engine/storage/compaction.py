@@ -8,7 +8,7 @@ log-structured merge trees: O'Neil et al. 1996), so a relation has O(log n) runs
 n) times. When all runs together pass a fraction of the base they are merged into it; only the base blocks
 whose key range they touch are written again. A tombstone goes when nothing is left below it.
 
-Counts stay exact: a change says what each tuple was before it.
+TupleCounts stay exact: a change says what each tuple was before it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from engine.data.codes import Codes
 from engine.maintenance.change import RelationChange
 from engine.storage.blocks import BLOCK_ROWS, Present, encode_block
-from engine.storage.manifest import BLOCK, BlockIndex, Counts, RelationManifest, Segment
+from engine.storage.manifest import BLOCK, BlockIndex, RelationManifest, Segment, TupleCounts
 from engine.storage.objects import ObjectStore
 from engine.storage.rows import Rows, concatenate, merge, rows_in_order, sort_order
 
@@ -33,12 +33,12 @@ BASE_FLOOR = BLOCK_ROWS // 4
 # Base blocks that are merged at a time, so that memory stays bounded.
 MERGED_BLOCKS = 256
 
-EMPTY = Counts(0, 0, 0)
+EMPTY = TupleCounts(0, 0, 0)
 
 
 def apply_change(
-    relation: RelationManifest | None, counts: Counts, change: RelationChange, store: ObjectStore
-) -> tuple[RelationManifest, Counts, Segment]:
+    relation: RelationManifest | None, counts: TupleCounts, change: RelationChange, store: ObjectStore
+) -> tuple[RelationManifest, TupleCounts, Segment]:
     """The relation and its counts after the change, and the change itself as a segment with `present`."""
     order = sort_order(change.codes)
     rows = rows_in_order(change.codes, change.asserted, change.derived, change.hidden, order)
@@ -198,8 +198,8 @@ def _join(parts: list[BlockIndex]) -> BlockIndex | None:
     return BlockIndex(ids, rows, first, last, low, high)
 
 
-def _counts_after(counts: Counts, change: RelationChange) -> Counts:
-    return Counts(
+def _counts_after(counts: TupleCounts, change: RelationChange) -> TupleCounts:
+    return TupleCounts(
         counts.all + int(change.present.sum(dtype=np.int64)),
         counts.asserted + int(np.count_nonzero(change.asserted)) - int(np.count_nonzero(change.was_asserted)),
         counts.derived + int(np.count_nonzero(change.derived)) - int(np.count_nonzero(change.was_derived)),

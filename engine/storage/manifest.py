@@ -47,7 +47,7 @@ def object_id(kind: str, data: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class TupleCounts:
     """How many tuples a relation has; one that is asserted and derived counts in both."""
 
     all: int
@@ -158,7 +158,7 @@ class RelationManifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class StoredProgram:
     """Rules, declarations and schemas of an epoch."""
 
     rules: tuple[RuleInfo, ...]
@@ -175,7 +175,7 @@ class Program:
         )
 
     @classmethod
-    def decode(cls, data: bytes) -> Program:
+    def decode(cls, data: bytes) -> StoredProgram:
         parsed = _json(data, "the program")
         try:
             schemas = _schemas_from_json(parsed["schemas"])
@@ -199,7 +199,7 @@ class RelationEntry:
     """A relation's line in the manifest of an epoch."""
 
     id: str
-    counts: Counts
+    counts: TupleCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ class Manifest:
                 time=parsed["time"],
                 program_id=parsed["program"],
                 relations={
-                    name: RelationEntry(entry[0], Counts(*entry[1:]))
+                    name: RelationEntry(entry[0], TupleCounts(*entry[1:]))
                     for name, entry in parsed["relations"].items()
                 },
                 symbols=tuple(SymbolChunk(*chunk) for chunk in parsed["symbols"]),

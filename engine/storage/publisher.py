@@ -35,7 +35,7 @@ from engine.storage.head import FIELDS, Head
 from engine.storage.keys import Keys
 from engine.storage.lease import Lease
 from engine.storage.log import START
-from engine.storage.manifest import PROGRAM, Manifest, Program, RelationEntry, Segment
+from engine.storage.manifest import PROGRAM, Manifest, RelationEntry, Segment, StoredProgram
 from engine.storage.objects import ObjectStore
 from engine.storage.outcome import Outcome
 from engine.storage.references import References
@@ -257,7 +257,7 @@ class Publisher:
             unchanged = record.rules is last.rules and record.schemas is last.schemas
             if unchanged and record.declarations == last.declarations:
                 return before.program_id
-        program = Program(record.rules, record.declarations, dict(record.schemas))
+        program = StoredProgram(record.rules, record.declarations, dict(record.schemas))
         id_ = self.store.put(PROGRAM, program.encode())
         self._program = _Published(id_, record.rules, record.schemas, record.declarations)
         return id_

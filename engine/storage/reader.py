@@ -20,9 +20,9 @@ from engine.storage.connection import storage_errors
 from engine.storage.keys import Keys
 from engine.storage.manifest import (
     BlockIndex,
-    Program,
     RelationManifest,
     Segment,
+    StoredProgram,
     SymbolChunk,
     decode_symbols,
 )
@@ -71,7 +71,7 @@ class ObjectReader:
         # Most of the memory is for tuples; symbols are looked at by every page and have their own share.
         self._blocks: Lru[Rows] = Lru(cache_bytes)
         self._symbols: Lru[Texts] = Lru(4 * cache_bytes)
-        self._small: Lru[BlockIndex | RelationManifest | Program] = Lru(cache_bytes // 4)
+        self._small: Lru[BlockIndex | RelationManifest | StoredProgram] = Lru(cache_bytes // 4)
 
     async def manifest_bytes(self, epoch: int) -> bytes | None:
         """The manifest of an epoch, or None when it is not kept."""
@@ -94,11 +94,11 @@ class ObjectReader:
             found += [checked(name, data) for name, data in zip(part, answers, strict=True)]
         return found
 
-    async def program(self, name: str) -> Program:
+    async def program(self, name: str) -> StoredProgram:
         found = self._small.get(name)
-        if not isinstance(found, Program):
+        if not isinstance(found, StoredProgram):
             data = (await self.fetch([name]))[0]
-            found = Program.decode(data)
+            found = StoredProgram.decode(data)
             self._small.put(name, found, 4 * len(data))
         return found
 

@@ -30,14 +30,14 @@ from engine.errors import (
 )
 from engine.language.schema import Column, ColumnType, Schema
 from engine.storage.compaction import EMPTY
-from engine.storage.manifest import Counts, Manifest, Program
+from engine.storage.manifest import Manifest, StoredProgram, TupleCounts
 from engine.storage.reader import ObjectReader, Texts
 from engine.storage.rows import Rows, concatenate
 from engine.storage.scan import scan
 from engine.storage.snapshot_symbols import SnapshotSymbols
 from engine.storage.token import format_token
 
-__all__ = ["Counts", "Domain", "Page", "Position", "Snapshot"]
+__all__ = ["Domain", "Page", "Position", "Snapshot", "TupleCounts"]
 
 Domain = Literal["all", "asserted", "derived"]
 
@@ -62,7 +62,7 @@ class Page:
 class Snapshot:
     """One epoch, pinned. Made by `DatabaseClient.snapshot`; immutable, for any number of tasks."""
 
-    def __init__(self, manifest: Manifest, program: Program, reader: ObjectReader) -> None:
+    def __init__(self, manifest: Manifest, program: StoredProgram, reader: ObjectReader) -> None:
         self._manifest = manifest
         self._reader = reader
         self.epoch: int = manifest.epoch
@@ -78,8 +78,8 @@ class Snapshot:
         manifest = Manifest.decode(data)
         return cls(manifest, await reader.program(manifest.program_id), reader)
 
-    def counts(self, relation: str) -> Counts:
-        """Counts of a relation in `schemas`. Raises UnknownRelationError."""
+    def counts(self, relation: str) -> TupleCounts:
+        """The counts of a relation in `schemas`. Raises UnknownRelationError."""
         self._schema(relation)
         entry = self._manifest.relations.get(relation)
         return entry.counts if entry else EMPTY

@@ -1,7 +1,7 @@
 """Files for `zedlog load` (CSV, TSV and the like) as tuples of one relation.
 
-In: a seekable binary file and a `Layout`. Out of the first pass (`survey`): the file's digest, its number of rows and
-the type of each column. Out of the second (`rows`): tuples with values of these types.
+In: a seekable binary file and a `FileColumns`. Out of the first pass (`survey`): the file's digest, its number of rows
+and the type of each column. Out of the second (`rows`): tuples with values of these types.
 
 Two passes, because nothing may be sent before the whole file is known to be good: a type is only what every row agrees
 to, a bad row in the last line is found before the first batch is sent, and the digest names the batches, so that a load
@@ -48,7 +48,7 @@ class BadFile(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileColumns:
     """How to read a file. `columns` are positions to keep, from 0; empty means all, in order. `typed`: the header says
     the types."""
 
@@ -118,7 +118,7 @@ def header_types(line: str, delimiter: str) -> tuple[ColumnType, ...] | None:
     return read_header(fields)[1]
 
 
-def survey(file: BinaryIO, layout: Layout, types: Sequence[ColumnType] | None = None) -> Survey:
+def survey(file: BinaryIO, layout: FileColumns, types: Sequence[ColumnType] | None = None) -> Survey:
     """Read the whole file once. With `types`, check every value against them instead of detecting.
 
     Raises:
@@ -151,7 +151,7 @@ def survey(file: BinaryIO, layout: Layout, types: Sequence[ColumnType] | None = 
     return found
 
 
-def rows(file: BinaryIO, layout: Layout, types: Sequence[ColumnType]) -> Iterator[tuple[Value, ...]]:
+def rows(file: BinaryIO, layout: FileColumns, types: Sequence[ColumnType]) -> Iterator[tuple[Value, ...]]:
     """The tuples of a file that `survey` found good."""
     reader = Reader(file, layout.form)
     with _faults(reader, layout):
@@ -163,7 +163,7 @@ def rows(file: BinaryIO, layout: Layout, types: Sequence[ColumnType]) -> Iterato
 
 
 @contextmanager
-def _faults(reader: Reader, layout: Layout) -> Iterator[None]:
+def _faults(reader: Reader, layout: FileColumns) -> Iterator[None]:
     """The faults of a text, in the words of this command."""
     try:
         yield
@@ -179,7 +179,7 @@ def _faults(reader: Reader, layout: Layout) -> Iterator[None]:
 
 
 def _begin(
-    found: Survey, line: int, reader: Reader, layout: Layout, types: Sequence[ColumnType] | None
+    found: Survey, line: int, reader: Reader, layout: FileColumns, types: Sequence[ColumnType] | None
 ) -> None:
     """Look at the width of the first row."""
     width = reader.width or 0
@@ -192,7 +192,7 @@ def _begin(
     found._misfits = [{} for _ in found._possible]
 
 
-def _values(block: Block, position: int, kind: ColumnType, layout: Layout) -> Values:
+def _values(block: Block, position: int, kind: ColumnType, layout: FileColumns) -> Values:
     """A column of a block.
 
     Raises:
@@ -204,12 +204,12 @@ def _values(block: Block, position: int, kind: ColumnType, layout: Layout) -> Va
         raise BadFile(f"{_place(block.lines[fault.position], position, layout)}: {fault}") from None
 
 
-def _place(line: int, position: int, layout: Layout) -> str:
+def _place(line: int, position: int, layout: FileColumns) -> str:
     column = layout.columns[position] if layout.columns else position
     return f"line {line}, column {column + 1}"
 
 
-def _narrow(found: Survey, block: Block, position: int, layout: Layout) -> None:
+def _narrow(found: Survey, block: Block, position: int, layout: FileColumns) -> None:
     """Strike out the types that a column's values are not of, and note what would not fit the others."""
     types, misfits = found._possible[position], found._misfits[position]
     for kind in tuple(types - {ColumnType.SYMBOL}):

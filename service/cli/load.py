@@ -31,7 +31,7 @@ from service.cli import options
 from service.cli.client import Json, Refused, ServiceClient
 from service.cli.delimited import (
     BadFile,
-    Layout,
+    FileColumns,
     Survey,
     delimiter_named,
     first_line,
@@ -46,11 +46,11 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class LoadJob:
     """One load: what goes where, and how."""
 
     relation: str
-    layout: Layout
+    layout: FileColumns
     found: Survey
     weight: int
     mode: str
@@ -152,7 +152,7 @@ def load(
             said = header_types(line, separator)
             if said is not None and not header and asked is None:
                 raise BadFile("the first line names columns with their types: add --header")
-            layout = Layout(separator, header, wanted, typed=header and said is not None)
+            layout = FileColumns(separator, header, wanted, typed=header and said is not None)
             said = _picked_types(said, layout)
             if asked is None and said is not None:
                 _check_types(relation, known, said)
@@ -170,11 +170,11 @@ def load(
             client.transaction({"declarations": declaration})
         salt = secrets.token_hex(8) if again else ""
         mode = "set" if as_set else "zset"
-        job = Job(relation, layout, found, weight, mode, batch, salt)
+        job = LoadJob(relation, layout, found, weight, mode, batch, salt)
         _send(client, job, stream, str(file))
 
 
-def _send(client: ServiceClient, job: Job, stream: BinaryIO, name: str) -> None:
+def _send(client: ServiceClient, job: LoadJob, stream: BinaryIO, name: str) -> None:
     """All batches, in order; prints what was done, also when one is refused."""
     tally, started = Tally(), time.monotonic()
     try:
@@ -192,7 +192,7 @@ def _send(client: ServiceClient, job: Job, stream: BinaryIO, name: str) -> None:
     _report(job, tally, time.monotonic() - started, name)
 
 
-def _report(job: Job, tally: Tally, seconds: float, name: str) -> None:
+def _report(job: LoadJob, tally: Tally, seconds: float, name: str) -> None:
     verb, where = ("loaded", "into") if job.weight > 0 else ("retracted", "from")
     if tally.tuples:
         first, last = tally.epochs
@@ -210,7 +210,7 @@ def _report(job: Job, tally: Tally, seconds: float, name: str) -> None:
         )
 
 
-def _post(client: ServiceClient, job: Job, batch: list[tuple[Any, ...]], tally: Tally) -> None:
+def _post(client: ServiceClient, job: LoadJob, batch: list[tuple[Any, ...]], tally: Tally) -> None:
     facts = [{"relation": job.relation, "tuples": batch, "weight": job.weight}]
     body = {"facts": facts, "mode": job.mode}
     answer = _answered(client, body, job.key(tally.batches))
@@ -281,7 +281,7 @@ def _types(text: str | None) -> tuple[ColumnType, ...] | None:
         raise typer.BadParameter(f"{error}; the types are {names}", param_hint="--types") from error
 
 
-def _picked_types(said: tuple[ColumnType, ...] | None, layout: Layout) -> tuple[ColumnType, ...] | None:
+def _picked_types(said: tuple[ColumnType, ...] | None, layout: FileColumns) -> tuple[ColumnType, ...] | None:
     """The types that the header says of the columns that are asked for."""
     if said is None or not layout.typed:
         return None

@@ -121,10 +121,10 @@ def _run(
     try:
         with uncollected():
             # Imported here, so that the other commands start without the engine.
-            from engine.files.batch import Batch
+            from engine.files.batch import FileRun
             from engine.resident.warm import compile_missing
 
-            batch = Batch.of(text)
+            batch = FileRun.of(text)
             if batch.inputs and not fact_dir.is_dir():
                 fail(f"the folder of facts {fact_dir} does not exist")
                 raise typer.Exit(1)

@@ -14,7 +14,7 @@ from engine.data.delimited import Reader
 from engine.language.schema import ColumnType
 from service.cli.delimited import (
     BadFile,
-    Layout,
+    FileColumns,
     delimiter_named,
     first_line,
     guess_delimiter,
@@ -27,13 +27,13 @@ SYMBOL, NUMBER, FLOAT, BOOL = ColumnType.SYMBOL, ColumnType.NUMBER, ColumnType.F
 
 
 def read(
-    text: str | bytes, layout: Layout, types: tuple[ColumnType, ...] | None = None
+    text: str | bytes, layout: FileColumns, types: tuple[ColumnType, ...] | None = None
 ) -> list[tuple[object, ...]]:
     file = io.BytesIO(text.encode() if isinstance(text, str) else text)
     return list(rows(file, layout, survey(file, layout, types).types))
 
 
-COMMA, TAB, SPACE = Layout(","), Layout("\t"), Layout(" ")
+COMMA, TAB, SPACE = FileColumns(","), FileColumns("\t"), FileColumns(" ")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_survey_knows_digest_rows_and_size() -> None:
 
 
 def test_header_names_the_columns_and_is_no_row() -> None:
-    layout = Layout(",", header=True)
+    layout = FileColumns(",", header=True)
     file = io.BytesIO(b"from,to\n1,2\n")
     found = survey(file, layout)
     assert (found.names, found.types, found.rows) == (("from", "to"), (NUMBER, NUMBER), 1)
@@ -83,7 +83,7 @@ def test_header_names_the_columns_and_is_no_row() -> None:
 
 
 def test_columns_pick_and_reorder() -> None:
-    assert read("4 5 a\n6 7 b\n", Layout(" ", columns=(1, 0))) == [(5, 4), (7, 6)]
+    assert read("4 5 a\n6 7 b\n", FileColumns(" ", columns=(1, 0))) == [(5, 4), (7, 6)]
 
 
 def test_comma_files_quote_and_tab_files_do_not() -> None:
@@ -110,7 +110,7 @@ def test_empty_file_has_no_rows() -> None:
         (b"a,b\nc\n", COMMA, None, "line 2: the number of fields is 1, but 2 in the first line"),
         (b"1,2\n3,x\n", COMMA, (NUMBER, NUMBER), "line 2, column 2: 'x' is not a number"),
         (b"1,2\n", COMMA, (NUMBER,), "line 1: 2 columns, but 1 types: number"),
-        (b"1,2\n", Layout(",", columns=(2,)), None, "line 1: there is no column 3, only 2"),
+        (b"1,2\n", FileColumns(",", columns=(2,)), None, "line 1: there is no column 3, only 2"),
         (b"a,b\nc,\xff\n", COMMA, None, "not UTF-8 text"),
         (b'"a,b\n', COMMA, None, "unexpected end of data"),
         (
@@ -123,7 +123,7 @@ def test_empty_file_has_no_rows() -> None:
     ],
 )
 def test_bad_files_are_refused_with_their_line(
-    data: bytes, layout: Layout, types: tuple[ColumnType, ...] | None, message: str
+    data: bytes, layout: FileColumns, types: tuple[ColumnType, ...] | None, message: str
 ) -> None:
     with pytest.raises(BadFile) as caught:
         survey(io.BytesIO(data), layout, types)
@@ -160,7 +160,7 @@ def test_numbers_that_do_not_fit_are_refused_unless_they_may_be_symbols(
 
 def test_a_column_is_named_by_its_place_in_the_file() -> None:
     with pytest.raises(BadFile, match="line 1, column 3: the number"):
-        read("a b 9223372036854775808\n", Layout(" ", columns=(2, 0)))
+        read("a b 9223372036854775808\n", FileColumns(" ", columns=(2, 0)))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_file_with_types_in_its_header_is_quoted_and_keeps_its_texts(delimiter
     lines = ["x:symbol,n:number", '"1",1', '"",2', '"a,\t""b""\r\nc",3', "true,4"]
     text = "\n".join(line.replace(",", delimiter, 1) if i != 3 else line for i, line in enumerate(lines))
     text = text.replace('c",3', f'c"{delimiter}3')
-    layout = Layout(delimiter, header=True, typed=True)
+    layout = FileColumns(delimiter, header=True, typed=True)
     assert survey(io.BytesIO(text.encode()), layout, (SYMBOL, NUMBER)).names == ("x", "n")
     expected = [("1", 1), ("", 2), ('a,\t"b"\r\nc', 3), ("true", 4)]
     assert read(text, layout, (SYMBOL, NUMBER)) == expected
@@ -240,7 +240,7 @@ def test_rows_are_named_by_the_line_in_which_they_begin() -> None:
 
 
 def test_a_carriage_return_alone_ends_a_line_also_after_a_header() -> None:
-    assert read("x\r1\r2\n3\n", Layout("\t", header=True)) == [(1,), (2,), (3,)]
+    assert read("x\r1\r2\n3\n", FileColumns("\t", header=True)) == [(1,), (2,), (3,)]
 
 
 PIECES = [
@@ -264,9 +264,9 @@ PIECES = [
 
 @given(
     st.lists(st.sampled_from(PIECES), max_size=14),
-    st.sampled_from([COMMA, TAB, Layout(",", True), Layout(",", columns=(1, 0))]),
+    st.sampled_from([COMMA, TAB, FileColumns(",", True), FileColumns(",", columns=(1, 0))]),
 )
-def test_differential_blocks_and_lines_come_to_the_same(pieces: list[str], layout: Layout) -> None:
+def test_differential_blocks_and_lines_come_to_the_same(pieces: list[str], layout: FileColumns) -> None:
     """However the file is cut into blocks, by pyarrow or line by line: the same tuples, or the same error."""
     data = "a,1\n" + "".join(pieces)
 

@@ -16,7 +16,7 @@ from engine.errors import (
     UnsafeRuleError,
     ZedlogError,
 )
-from engine.files.batch import Batch
+from engine.files.batch import FileRun
 
 CLOSURE = """\
 .decl edge(x: symbol, y: symbol)
@@ -31,7 +31,7 @@ tc(x, z) :- tc(x, y),
 
 def run(text: str, folder: Path, stdin: bytes = b"", to_stdout: bool = False) -> str:
     out = io.BytesIO()
-    Batch.of(text).run(folder, None if to_stdout else folder / "out", io.BytesIO(stdin), out)
+    FileRun.of(text).run(folder, None if to_stdout else folder / "out", io.BytesIO(stdin), out)
     return out.getvalue().decode()
 
 
@@ -69,7 +69,7 @@ def test_integers_of_the_text_in_a_column_that_is_declared_float(tmp_path: Path)
     assert (tmp_path / "out" / "half.csv").read_text() == "1.5\n"
     for wrong in ('.decl w(x: symbol, n: float) w("a", 9007199254740993).', "u(1.5). u(2)."):
         with pytest.raises(TypeMismatchError, match="line 1, column"):
-            Batch.of(wrong)
+            FileRun.of(wrong)
 
 
 def test_standard_output_has_souffles_frame(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_an_output_may_be_derived_without_a_declaration(tmp_path: Path) -> None:
 )
 def test_errors_point_into_the_program(line: str, error: type[ZedlogError], message: str) -> None:
     with pytest.raises(error) as caught:
-        Batch.of(CLOSURE + line)
+        FileRun.of(CLOSURE + line)
     assert str(caught.value).startswith(message)
     assert str(caught.value).splitlines()[1] == f"  {line}"
 

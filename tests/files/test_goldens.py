@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.files.batch import Batch
+from engine.files.batch import FileRun
 from engine.language.schema import ColumnType
 from tests.programs.case import FOLDER, read_rows
 
@@ -16,7 +16,7 @@ CASES = sorted(path.parent for path in FOLDER.glob("*/program.dl"))
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_golden(case: Path, tmp_path: Path) -> None:
-    batch = Batch.of((case / "program.dl").read_text())
+    batch = FileRun.of((case / "program.dl").read_text())
     assert batch.outputs
     batch.run(case / "facts", tmp_path, io.BytesIO(), io.BytesIO())
     for directive, layout in batch.outputs:

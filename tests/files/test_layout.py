@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import DeclarationError, ProgramError, UnsupportedFeatureError
-from engine.files.batch import Batch
+from engine.files.batch import FileRun
 from engine.files.layout import Layout
 
 DECLARED = ".decl r(x: symbol, n: number)\n"
 
 
 def layout(directive: str) -> Layout:
-    batch = Batch.of(DECLARED + directive)
+    batch = FileRun.of(DECLARED + directive)
     ((_, found),) = batch.inputs + batch.outputs
     return found
 

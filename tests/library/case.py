@@ -16,7 +16,7 @@ from pathlib import Path
 import clingo
 
 from engine.errors import UnsupportedFeatureError
-from engine.files.batch import Batch
+from engine.files.batch import FileRun
 from engine.language.parser import parse_program
 from engine.language.schema import ColumnType
 from engine.language.supported import features_of
@@ -51,7 +51,7 @@ class LibraryCase:
     def lacking(self) -> str | None:
         """Why this version cannot evaluate the program, or None. Any other fault of the program is an error."""
         try:
-            Batch.of(self.text)
+            FileRun.of(self.text)
         except UnsupportedFeatureError as error:
             return error.message
         return None

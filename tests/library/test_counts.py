@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.files.batch import Batch
+from engine.files.batch import FileRun
 from engine.ontology.triples import Triple, read_triples
 from tests.library.case import LibraryCase
 from tests.oracle.rules import Row
@@ -34,7 +34,7 @@ def text_of(name: str) -> str:
 def sizes(text: str, folder: Path) -> dict[str, int]:
     """How many tuples each output has."""
     out = io.BytesIO()
-    Batch.of(text.replace(".output", ".printsize")).run(folder, folder, io.BytesIO(), out)
+    FileRun.of(text.replace(".output", ".printsize")).run(folder, folder, io.BytesIO(), out)
     return {
         name: int(size) for name, size in (line.split("\t") for line in out.getvalue().decode().splitlines())
     }
@@ -107,7 +107,7 @@ def test_connected_components_and_shortest_paths_are_scipys(data: Path, tmp_path
     lengths = (arcs[:, 0] * 31 + arcs[:, 1] * 17) % 7 + 1
 
     np.savetxt(tmp_path / "arc.facts", few, fmt="%d", delimiter="\t")
-    Batch.of(components).run(tmp_path, tmp_path, io.BytesIO(), io.BytesIO())
+    FileRun.of(components).run(tmp_path, tmp_path, io.BytesIO(), io.BytesIO())
     graph = sparse.csr_matrix((np.ones(len(few)), few.T), shape=(vertices, vertices))
     _, labels = csgraph.connected_components(graph, directed=False)
     smallest: dict[int, int] = {}
@@ -120,7 +120,7 @@ def test_connected_components_and_shortest_paths_are_scipys(data: Path, tmp_path
 
     np.savetxt(tmp_path / "warc.facts", np.column_stack([arcs, lengths]), fmt="%d", delimiter="\t")
     write(tmp_path / "start.facts", [(int(arcs[0, 0]),)])
-    Batch.of(paths).run(tmp_path, tmp_path, io.BytesIO(), io.BytesIO())
+    FileRun.of(paths).run(tmp_path, tmp_path, io.BytesIO(), io.BytesIO())
     weighted = sparse.csr_matrix((lengths, arcs.T), shape=(vertices, vertices))
     distances = csgraph.dijkstra(weighted, indices=int(arcs[0, 0]))
     reached = np.flatnonzero(np.isfinite(distances))
@@ -143,7 +143,7 @@ def test_crdt_merge_of_all_operations(data: Path, tmp_path: Path) -> None:
     inserts = np.loadtxt(tmp_path / "insert.txt", dtype=np.int64)
     removed = {tuple(row) for row in np.loadtxt(tmp_path / "remove.txt", dtype=np.int64).tolist()}
     order = [element for element in walk(inserts.tolist()) if element not in removed]
-    Batch.of(text).run(tmp_path, tmp_path, io.BytesIO(), io.BytesIO())
+    FileRun.of(text).run(tmp_path, tmp_path, io.BytesIO(), io.BytesIO())
     found = np.loadtxt(tmp_path / "nextVisible.csv", dtype=np.int64)
     expected = sorted([*a, *b] for a, b in pairwise(order))
     assert found.tolist() == expected

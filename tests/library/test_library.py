@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.files.batch import Batch
+from engine.files.batch import FileRun
 from engine.language.check import check_safety
 from engine.language.schema import ColumnType
 from tests.library.case import PROGRAMS, LibraryCase, cases
@@ -56,7 +56,7 @@ def test_golden(case: LibraryCase, tmp_path: Path) -> None:
     lacking = case.lacking()
     if lacking is not None:
         pytest.skip(f"programs/{case.name}.dl cannot be evaluated yet: {lacking}")
-    batch = Batch.of(case.text)
+    batch = FileRun.of(case.text)
     batch.run(case.folder / "facts", tmp_path, io.BytesIO(), io.BytesIO())
     for directive, layout in batch.outputs:
         found = (tmp_path / layout.filename).read_text().split("\n")[:-1]

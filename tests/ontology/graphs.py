@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from engine.files.batch import Batch
+from engine.files.batch import FileRun
 from engine.ontology.program import compile_ontology, fact_lines
 from engine.ontology.triples import Triple, parse_triples
 
@@ -33,7 +33,7 @@ def closure(triples: list[Triple]) -> set[Triple]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "triple.facts").write_text("".join(fact_lines(triples)), newline="")
-        Batch.of(text).run(folder, folder, io.BytesIO(), io.BytesIO())
+        FileRun.of(text).run(folder, folder, io.BytesIO(), io.BytesIO())
         lines = (folder / "triple.csv").read_text().split("\n")[:-1]
     rows = (line.split("\t") for line in lines)
     return {(s, p, o) for s, p, o in rows}

@@ -22,14 +22,14 @@ from engine.maintenance.policy import Policy
 from engine.resident.bound import bind_rule
 from engine.spark.placement import SparkPlacement
 from engine.spark.work import choice, fixpoint
-from engine.spark.work.fixpoint import Fixpoint, to_stream
+from engine.spark.work.fixpoint import PartFixpoint, to_stream
 from tests.full import FULL
 from tests.spark.compare import assert_same_epoch, assert_same_state
 from zedlog import Reasoner
 
 Make = Callable[..., Reasoner]
 NUMBER = ColumnType.NUMBER
-ascend = Fixpoint._ascend
+ascend = PartFixpoint._ascend
 BASE = "tc(x, y) :- e(x, y)."
 LINEAR = [BASE, "tc(x, z) :- tc(x, y), e(y, z)."]
 
@@ -86,7 +86,7 @@ def fixpoint_of(edges: Codes, budget: Budget) -> list[dict[str, Any]]:
     stratum = replace(stratum, rules=tuple(rule for rule in stratum.rules if "tc" in rule.body))
     (rule,) = stratum.rules
     arities = {"e": 2, "tc": 2}
-    task = Fixpoint(
+    task = PartFixpoint(
         stratum,
         {"tc": 0},
         ("tc",),
@@ -125,11 +125,11 @@ def test_a_part_in_blocks_is_the_part_in_one(
     monkeypatch.setattr(fixpoint, "_BATCH", batch)
     sizes = []
 
-    def counted(task: Fixpoint, supports: pa.Table, *more: Any) -> None:
+    def counted(task: PartFixpoint, supports: pa.Table, *more: Any) -> None:
         sizes.append(supports.num_rows)
         ascend(task, supports, *more)
 
-    monkeypatch.setattr(Fixpoint, "_ascend", counted)
+    monkeypatch.setattr(PartFixpoint, "_ascend", counted)
     blocks = fixpoint_of(edges, Budget())
     assert len(sizes) > 1
     assert sum(sizes) == len(edges)

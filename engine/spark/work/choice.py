@@ -24,7 +24,7 @@ from engine.spark.work.driver import LocalWork
 from engine.spark.work.frames import FrameWork
 from engine.spark.work.pivoted import Pivoted
 from engine.spark.work.semi_naive import SemiNaive
-from engine.spark.work.work import Work
+from engine.spark.work.work import Worker
 
 PIVOT_ROWS = 500
 """Supports from outside the recursion above which a pivoted stratum is computed in one job."""
@@ -38,12 +38,12 @@ class Choice:
     def __init__(self, subject: Subject) -> None:
         self._subject, self._tables = subject, subject.tables
         self._in_driver: LocalWork | None = None
-        self._work: Work | None = None
+        self._work: Worker | None = None
         self._large = False
         """What is derived next may be too much for the driver."""
 
     @property
-    def work(self) -> Work:
+    def work(self) -> Worker:
         """The worker; `begin` chooses the first."""
         assert self._work is not None, "the work has begun"
         return self._work

@@ -25,12 +25,12 @@ from engine.spark.changes import Changes, count_fitting
 from engine.spark.frames import REL, WEIGHT, padded, united
 from engine.spark.supports import Subject, Supports
 from engine.spark.version import Change, layer
-from engine.spark.work.work import HandedOver, Outcome, Seen, Values, Work, begun, in_place
+from engine.spark.work.work import HandedOver, NewVersion, Seen, Values, Worker, begun, in_place
 
 BATCH = "in_batch"
 
 
-class LocalWork(Work):
+class LocalWork(Worker):
     """See the module."""
 
     def __init__(self, subject: Subject) -> None:
@@ -172,14 +172,14 @@ class LocalWork(Work):
 
     # ---- the end
 
-    def finish(self) -> dict[str, Outcome]:
+    def finish(self) -> dict[str, NewVersion]:
         outcomes = {}
         for name, version in self.subject.versions.items():
             seen = compared(self._before[name], self._now[name])
             table = self._tables.put(layer(version.arity, self.pushed[name], self.entered[name]))
             counts = seen.counts(version.counts)
             old = begun(version, self.subject.rebuilt, self.subject.stratum)
-            outcomes[name] = Outcome(old.with_layer(table, counts), seen.change())
+            outcomes[name] = NewVersion(old.with_layer(table, counts), seen.change())
         return outcomes
 
     def release(self) -> None:

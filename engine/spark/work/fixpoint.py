@@ -34,7 +34,7 @@ from engine.maintenance.placement import Budget
 from engine.resident.bound import BoundPlan
 from engine.resident.relation import ONE, Relation
 from engine.resident.steps import Runner
-from engine.resident.stratum import GROUND, Changes, StratumRun
+from engine.resident.stratum import GROUND, RelationJournal, ResidentStratum
 from engine.resident.transfer import to_table
 from engine.spark.frames import REL, WEIGHT
 from engine.spark.work.work import in_place
@@ -72,7 +72,7 @@ class _Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Fixpoint:
+class PartFixpoint:
     """The task, as it travels to the workers. `stratum` holds the recursive rules alone, `bound` their plans; `pivot`
     is a column of each relation; `indexes` says which columns of which relation are looked up; `lower` are Arrow
     streams of (c0 ..), and `parts` such streams of supports."""
@@ -141,11 +141,11 @@ class Fixpoint:
 
     def _ascend(self, supports: pa.Table, relations: Mapping[str, Relation], meter: Meter) -> None:
         """The fixpoint over some supports, in relations that are empty but for the lower ones."""
-        journal = {name: Changes(fresh=True) for name in self.names}
+        journal = {name: RelationJournal(fresh=True) for name in self.names}
         runner = Runner(1)
         # What is computed here needs no symbol (pivoted.py).
         runner.symbols = SymbolTable()
-        run = StratumRun(self.stratum, relations, self.bound, runner, meter, journal)
+        run = ResidentStratum(self.stratum, relations, self.bound, runner, meter, journal)
         rel, heights, weights = (
             array_of(supports, REL),
             array_of(supports, HEIGHT).astype(np.int32),

@@ -28,7 +28,7 @@ from engine.spark.supports import Subject, Supports
 from engine.spark.tables import ROWS, Table, Tables
 from engine.spark.version import Version, empty_layer, summed
 from engine.spark.work.frame_batch import FrameBatch, Measures
-from engine.spark.work.work import HandedOver, Outcome, Seen, Work, begun, in_place
+from engine.spark.work.work import HandedOver, NewVersion, Seen, Worker, begun, in_place
 
 NEW = "new"
 PARTS = 8
@@ -48,7 +48,7 @@ class _Parts:
             self.looks[height] = self.looks.get(height, 0) + number
 
 
-class OnExecutors(Work):
+class OnExecutors(Worker):
     """What both strategies on the executors have in common: the tables that are held until the end, and how the layers
     that remain become the outcome."""
 
@@ -67,10 +67,10 @@ class OnExecutors(Work):
         self._held.append(table)
         return table.frame
 
-    def finish(self) -> dict[str, Outcome]:
+    def finish(self) -> dict[str, NewVersion]:
         return {name: self._finish(number, name) for number, name in enumerate(self._subject.names)}
 
-    def _finish(self, number: int, name: str) -> Outcome:
+    def _finish(self, number: int, name: str) -> NewVersion:
         subject, version = self._subject, self._subject.versions[name]
         layers = self._layers(number, version)
         try:
@@ -86,7 +86,7 @@ class OnExecutors(Work):
                 made = made.with_layer(layer, made.counts)
             else:
                 self._tables.release(layer)
-        return Outcome(made, seen.change())
+        return NewVersion(made, seen.change())
 
     def _together(self, layers: Sequence[Table], arity: int) -> Table:
         """All layers as one table, which owns no storage. There may be no layer at all: a stratum that is made anew may

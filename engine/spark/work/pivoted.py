@@ -41,13 +41,13 @@ from engine.spark.work.fixpoint import (
     PROBLEM,
     SIZE,
     UNDEFINED,
-    Fixpoint,
+    PartFixpoint,
     by_pivot,
     schema,
     to_stream,
 )
 from engine.spark.work.frames import compared
-from engine.spark.work.work import Outcome, Seen, begun, in_place
+from engine.spark.work.work import NewVersion, Seen, begun, in_place
 
 LOWER_BYTES = 256 << 20
 """Bytes of lower relations up to which they are replicated into every task."""
@@ -90,7 +90,7 @@ class Pivoted:
         computed = all(_needs_no_symbols(rule) for rule in self._rules)
         return computed and lower <= LOWER_BYTES and can_map(supports.table.frame)
 
-    def run(self, supports: Supports, charge: Callable[[int], None]) -> dict[str, Outcome] | None:
+    def run(self, supports: Supports, charge: Callable[[int], None]) -> dict[str, NewVersion] | None:
         """The whole fixpoint over supports from outside the recursion; None if a value does not exist."""
         given = supports.table.local
         result = self._scattered(supports) if given is None else self._carried(given)
@@ -153,7 +153,7 @@ class Pivoted:
         lists = [F.when(condition, F.col(name)).alias(name) for name, condition in wanted.items()]
         return self._tables.collect(table.frame.select(REL, ENTRY, SIZE, MESSAGE, *lists))
 
-    def _outcome(self, number: int, name: str, table: Table, found: pa.Table) -> Outcome:
+    def _outcome(self, number: int, name: str, table: Table, found: pa.Table) -> NewVersion:
         version = self._versions[name]
         # One relation reads the checkpoint itself; of several each takes its chunks out.
         mine = table.frame.where(F.col(REL) == number)
@@ -171,7 +171,7 @@ class Pivoted:
             raise
         if not kept.rows:
             self._tables.release(kept)
-        return Outcome(
+        return NewVersion(
             begun(version, True, self._stratum).with_layer(kept, seen.counts(version.counts)), seen.change()
         )
 
@@ -202,7 +202,7 @@ class Pivoted:
         after = array_of(table, "asserted"), derived, present
         return Seen(codes_of(table, version.arity), (none, none, none), after, fold)
 
-    def _task(self, parts: tuple[bytes, ...] = ()) -> Fixpoint:
+    def _task(self, parts: tuple[bytes, ...] = ()) -> PartFixpoint:
         arities = {name: version.arity for name, version in {**self._versions, **self._lower}.items()}
         # Lower relations do not change: no plan starts there.
         started = [
@@ -212,7 +212,7 @@ class Pivoted:
         for plan in started:
             for demand in plan.demands:
                 indexes.setdefault(demand.relation, set()).add(demand.columns)
-        return Fixpoint(
+        return PartFixpoint(
             self._stratum,
             self._pivot,
             self._names,

@@ -31,14 +31,14 @@ from engine.spark.version import Counts, Version
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class NewVersion:
     """One relation after the stratum's epoch: its new version, and what changed for a reader."""
 
     version: Version
     change: RelationChange
 
 
-class Batch(Protocol):
+class HeightDelta(Protocol):
     """The entry changes of one height."""
 
     height: int
@@ -67,7 +67,7 @@ def begun(version: Version, rebuilt: bool, stratum: Stratum) -> Version:
     return replace(old, fold=in_place(stratum).get(version.name), signed=stratum.signed)
 
 
-class Work(ABC):
+class Worker(ABC):
     """The worker that has a stratum: in the driver or on the executors."""
 
     def summed(self, branches: Branches, height: int, few: bool) -> Supports:
@@ -83,11 +83,11 @@ class Work(ABC):
         """The least height at which something is to be looked at."""
 
     @abstractmethod
-    def settle(self, height: int) -> Batch | None:
+    def settle(self, height: int) -> HeightDelta | None:
         """Bring the entries at `height` up to date; returns what changes, or None if nothing does."""
 
     @abstractmethod
-    def finish(self) -> dict[str, Outcome]:
+    def finish(self) -> dict[str, NewVersion]:
         """The stratum's relations after the epoch."""
 
     @abstractmethod
