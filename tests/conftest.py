@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Above the closing line: what was left out because it takes long."""
     left = sum(REASON in str(report.longrepr) for report in terminalreporter.getreports("skipped"))
-    if not FULL:
+    if left and not FULL:
         more = "more cases and manners of working on Spark, and more random histories"
         terminalreporter.write_line(f"left to `make test-all`: {left} tests that take minutes; {more}")
 

@@ -19,7 +19,7 @@ from service.cli.bulk_story import BulkStory
 from service.cli.client import ServiceClient
 from service.cli.output import counted, note, out, show
 from service.cli.packages import installed
-from service.cli.serve import DEFAULT_PORT, Settings, run
+from service.cli.serve import DEFAULT_PORT, Deployment, run
 from service.cli.story import Story
 
 
@@ -70,7 +70,7 @@ def demo(
         (folder / "import").mkdir()
         folders = {"IMPORT_ROOT": "import", "EXPORT_ROOT": "export", "BATCH_DIR": "batches"}
         variables = {f"ZEDLOG_{name}": str(folder / inside) for name, inside in folders.items()}
-        run(Settings(port=_port(port), data_dir=folder, variables=variables), told)
+        run(Deployment(port=_port(port), data_dir=folder, variables=variables), told)
 
 
 def _port(given: int | None) -> int:

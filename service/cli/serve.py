@@ -44,7 +44,7 @@ Told = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Deployment:
     """What to run, and where. Port 0 is any free one. Without `redis_url` there is an embedded server.
 
     variables: further ones of the environment, for the engine and the service.
@@ -83,7 +83,7 @@ def serve(
     """
     redis_url = settings.redis_url if "redis_url" in settings.model_fields_set else None
     run(
-        Settings(
+        Deployment(
             settings.data_dir,
             settings.host,
             settings.port,
@@ -119,7 +119,7 @@ def engine(
     os.execve(_ENGINE_COMMAND[0], _ENGINE_COMMAND, {**os.environ, **variables})
 
 
-def run(settings: Settings, told: Told | None = None) -> None:
+def run(settings: Deployment, told: Told | None = None) -> None:
     """Start everything, and return when it has been stopped.
 
     `told(url)` is called in a thread of its own when the service is ready; the service is stopped when it
@@ -183,7 +183,7 @@ def _watch(supervisor: Supervisor, url: str, told: Told | None) -> None:
         raise failure[0]
 
 
-def _parts(settings: Settings, redis_url: str, listener: socket.socket, url: str) -> list[Part]:
+def _parts(settings: Deployment, redis_url: str, listener: socket.socket, url: str) -> list[Part]:
     environment = {
         **settings.variables,
         "ZEDLOG_REDIS_URL": redis_url,
@@ -201,7 +201,7 @@ def _parts(settings: Settings, redis_url: str, listener: socket.socket, url: str
 
 
 @contextmanager
-def _readiness(url: str, settings: Settings) -> Iterator[Callable[[], bool]]:
+def _readiness(url: str, settings: Deployment) -> Iterator[Callable[[], bool]]:
     """Asks whether storage and engine are there. What the engine does is shown if that takes long."""
     started = time.monotonic()
     logged = settings.log.stat().st_size if settings.log.exists() else 0
@@ -279,7 +279,7 @@ def _say(text: str) -> None:
     note(f"[yellow]{escape(text)}[/]")
 
 
-def _announce(settings: Settings, url: str, *, try_out: bool) -> None:
+def _announce(settings: Deployment, url: str, *, try_out: bool) -> None:
     place = settings.redis_url or f"{settings.data_dir.absolute()} (embedded server)"
     out.print(f"[bold green]Zedlog is ready[/] on [bold]{url}[/] (API: {url}/docs)")
     out.print(f"  database  {escape(settings.database)} in {escape(place)}")

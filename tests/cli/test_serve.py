@@ -239,7 +239,7 @@ def test_a_long_start_says_what_the_engine_does(
     monkeypatch.setattr(serve, "err", shown)
     monkeypatch.setattr(output, "err", shown)
     monkeypatch.setattr(serve, "PATIENCE_SECONDS", -1.0)
-    settings = serve.Settings(tmp_path)
+    settings = serve.Deployment(tmp_path)
     line = "2026-01-01 INFO compiling kernels (once after an install), {} of 24\n"
     settings.log.write_text(line.format(9))
     with serve._readiness(f"http://127.0.0.1:{free_port()}", settings) as ready:

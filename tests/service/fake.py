@@ -35,7 +35,7 @@ from engine.language.parser import parse_declarations, parse_rules
 from engine.language.schema import Column, ColumnType, Schema
 from engine.language.syntax import Atom, Constant, Rule, Variable
 from engine.storage.client import EngineStatus, Outcome, Receipt
-from engine.storage.snapshot import Counts, Page
+from engine.storage.snapshot import Page, TupleCounts
 from engine.storage.token import format_token
 from tests.service.fake_jobs import FakeJobs
 
@@ -157,9 +157,9 @@ class FakeSnapshot:
         self.rules = tuple(state.rules.values())
         self.declarations, self.schemas = state.declarations, state.schemas
 
-    def counts(self, relation: str) -> Counts:
+    def counts(self, relation: str) -> TupleCounts:
         state = self.state
-        return Counts(
+        return TupleCounts(
             len(state.all(relation)), len(state.facts.get(relation, ())), len(state.derived.get(relation, ()))
         )
 
