@@ -3,7 +3,8 @@
 In: a rule. Out: a rule that means the same, in which two aggregates share the name of a variable only if it is the same
 variable, so that a name identifies a variable (and has one type) in the whole rule.
 Always: a variable keeps its name if it can: `m = count : { p(z) }, n = count : { q(z) }` becomes
-`m = count : { p(z) }, n = count : { q(z_2) }`. Spans stay. Linear in the size of the rule, times the depth of nested aggregates.
+`m = count : { p(z) }, n = count : { q(z_2) }`. Spans stay.
+Linear in the size of the rule, times the depth of nested aggregates.
 """
 
 from __future__ import annotations

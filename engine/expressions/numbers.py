@@ -2,8 +2,8 @@
 
 In: columns int64. Out: int64; `NoResult` where the exact result does not fit or does not exist.
 Always: the result is that of mathematical integers. Division and remainder truncate toward zero as in C, so that
-`a = (a / b) * b + a % b`; a shift uses the lowest six bits of its distance as Souffle does, drops what is shifted out, and to
-the right keeps the sign.
+`a = (a / b) * b + a % b`; a shift uses the lowest six bits of its distance as Souffle does, drops what is shifted
+out, and to the right keeps the sign.
 Rows are not checked one by one at first: the smallest and the largest operand usually show that no row overflows, which
 costs a fraction of the full check.
 """
