@@ -291,7 +291,7 @@ def test_a_transaction_is_shown_and_cannot_be_cancelled_when_it_is_done(
     assert "shown: +1" in shown.out
     late = zedlog("transactions", "cancel", name)
     assert late.status == 1
-    assert "has its outcome already: committed" in late.err
+    assert "already has its outcome: committed" in late.err
     assert "(transaction_not_cancellable)" in late.err
 
 
