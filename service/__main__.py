@@ -1,4 +1,4 @@
-"""The service alone, without engine and Redis of its own: `python -m service`, all by `ZEDLOG_*` variables.
+"""The service alone, without engine and Redis of its own: `python -m service`, configured by `ZEDLOG_*` variables.
 
 `zedlog serve` starts the whole system instead.
 """

@@ -1,12 +1,12 @@
-"""The HTTP service: `create_app` puts settings, storage client, calls and errors together.
+"""The HTTP service: `create_app` combines settings, storage client, calls and errors.
 
-In: settings. Out: an ASGI app. Always: the app holds no state of the database, so any number of them may
-serve one database; it starts, and stays up, whether or not Redis and the engine are there.
+In: settings. Out: an ASGI app. Always: the app holds no state of the database, so any number of apps may serve one
+database; it starts, and stays up, whether or not Redis and the engine are available.
 
     uvicorn --factory service.app:create_app
 
-There is one middleware, for metrics. Bodies are limited where they are read, so no request pays for a limit
-that it does not need.
+There is one middleware, for metrics. The size of bodies is limited where they are read, so that requests without a body
+cost nothing more.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from service.settings import Settings
 
 
 def create_app(settings: Settings | None = None, client: DatabaseClient | None = None) -> FastAPI:
-    """An app for one database. `client` is for tests and for embedding; it is made from the settings
-    otherwise.
+    """An app for one database. `client` is for tests and for embedding; by default it is made from the settings.
 
     Raises:
         InvalidRequestError: without `settings`, a variable of the environment has a wrong value.

@@ -1,8 +1,8 @@
-"""Request bodies: from bytes off the wire to JSON values.
+"""Request bodies: from bytes of the request to JSON values.
 
-In: a request whose body may have any size and content. Out: decoded values, or a typed error. Always: no more
-than the limit is ever held, whether or not Content-Length tells the truth, and integers keep all their
-digits. Bodies over `THREAD_BYTES` are worked on in a thread, so that other requests go on.
+In: a request whose body may have any size and content. Out: decoded values, or a typed error. Always: no more than the
+limit is ever held in memory, even if Content-Length is wrong, and integers keep all their digits. Bodies over
+`THREAD_BYTES` are processed in a thread, so that other requests go on.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def read_body(request: Request, limit: int) -> bytes:
     """The whole body.
 
     Raises:
-        BodyTooLargeError: it is over `limit` bytes; reading stops there.
+        BodyTooLargeError: it has more than `limit` bytes; reading stops there.
     """
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
@@ -64,14 +64,14 @@ def media_type(request: Request, accepted: Sequence[str] = JSON_TYPES) -> str:
     """The body's media type, which is one of `accepted`; without a Content-Type it is the first of them.
 
     Raises:
-        UnsupportedMediaTypeError: another type, another charset than UTF-8, or a compressed body.
+        UnsupportedMediaTypeError: the type is another one, the charset is not UTF-8, or the body is compressed.
     """
     header = request.headers.get("content-type")
     kind, _, parameters = (header or accepted[0]).partition(";")
     kind = kind.strip().lower()
     if kind not in accepted:
         raise UnsupportedMediaTypeError(
-            f"this call reads bodies of the type {' or '.join(accepted)}, not {shown(kind)}",
+            f"this call accepts bodies of the type {' or '.join(accepted)}, not {shown(kind)}",
             accepted=list(accepted),
         )
     charset = re.search(r"""charset\s*=\s*"?([^\s;"]+)""", parameters, re.IGNORECASE)
@@ -93,8 +93,8 @@ def decode_json(body: bytes) -> Any:
 
     Raises:
         MalformedJsonError: it is not JSON, or nested too deeply.
-        InvalidValueError: a number is NaN or infinite (which JSON cannot say, but some write), or is too large for a
-            float, or has more digits than any number of 64 bits could need.
+        InvalidValueError: a number is NaN or infinite (which is not JSON, but some programs write it), or is too large
+            for a float, or has more digits than any number of 64 bits could need.
     """
     if not body:
         raise MalformedJsonError("the body is empty; it must be a JSON document")
@@ -107,7 +107,7 @@ def decode_json(body: bytes) -> Any:
         if number or "infinity" in error.msg:
             found = number[0] if number else "a number that 64 bits cannot hold"
             raise InvalidValueError(
-                f"a float must be finite, but the body holds {found}: {where}", **place
+                f"a float must be finite, but the body contains {found}: {where}", **place
             ) from None
         raise MalformedJsonError(f"the body is not JSON: {error.msg}: {where}", **place) from None
     if _LONG_NUMBER not in body.translate(_ZERO_DIGITS):
@@ -116,7 +116,7 @@ def decode_json(body: bytes) -> Any:
         # What orjson accepts, the slower decoder accepts too, except for absurdly long integers.
         return json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise InvalidValueError(f"the body holds a number that cannot be read: {error}") from None
+        raise InvalidValueError(f"the body contains a number that cannot be read: {error}") from None
 
 
 def decode_text(body: bytes) -> str:
@@ -132,17 +132,16 @@ def decode_text(body: bytes) -> str:
 
 
 async def off_loop(size: int, work: Callable[[], T]) -> T:
-    """`work()`, in a thread when `size` bytes of input would hold the event loop up."""
+    """`work()`, in a thread if `size` bytes of input would block the event loop for too long."""
     if size <= THREAD_BYTES:
         return work()
     return await anyio.to_thread.run_sync(_without_collection, work)
 
 
 def _without_collection(work: Callable[[], T]) -> T:
-    """`work()` with the cycle collector off: it would walk over the new lists again and again, and find
-    nothing.
+    """`work()` with the garbage collector off: it would scan the new lists again and again, and find nothing.
 
-    Decoding a million tuples takes a quarter of the time, and no other request stands still meanwhile.
+    Without it, decoding a million tuples takes a quarter of the time, and does not stall other requests.
     """
     enabled = gc.isenabled()
     gc.disable()

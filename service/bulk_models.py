@@ -13,26 +13,27 @@ from service.models import ColumnTypeName, Problem, Strict, Weight
 from service.validation import must
 
 Name = Annotated[StrictStr, Field(min_length=1)]
-ColumnRef = Annotated[Name | Annotated[StrictInt, Field(ge=1)], must("be a name, or a number from 1")]
+ColumnRef = Annotated[Name | Annotated[StrictInt, Field(ge=1)], must("be a name, or a number of at least 1")]
 
 
 class ImportBody(Strict):
-    """Files into facts, as one transaction. Exactly one of `path`, `paths` and `upload`."""
+    """Import files as facts, in one transaction. Give exactly one of `path`, `paths` and `upload`."""
 
     path: Annotated[
-        Name | None, Field(description="Below the import root of the engine, absolute, or a URL.")
+        Name | None, Field(description="A path below the engine's import root, an absolute path, or a URL.")
     ] = None
     paths: Annotated[list[Name] | None, Field(min_length=1, fail_fast=True)] = None
     upload: Annotated[
         Annotated[Name, AfterValidator(check_upload)] | None,
-        Field(description="What `POST /v1/uploads` answered."),
+        Field(description="The `upload` that `POST /v1/uploads` returned."),
     ] = None
     format: Annotated[
         Literal["csv", "tsv", "jsonl", "parquet", "ntriples", "facts"] | None,
-        Field(description="Told by the file's name where it is left out."),
+        Field(description="By default, the ending of the file's name decides."),
     ] = None
     relation: Annotated[
-        Name | None, Field(description="`triple` for N-Triples, the file's name for `.facts`.")
+        Name | None,
+        Field(description="By default, `triple` for N-Triples, and the file's name for `.facts`."),
     ] = None
     columns: Annotated[
         list[ColumnRef] | None,
@@ -48,19 +49,22 @@ class ImportBody(Strict):
         Field(min_length=1, max_length=1),
         must("be one ASCII character other than a double quote or a line break"),
     ] = None
-    multiline: Annotated[StrictBool, Field(description="Whether a quoted field may hold line breaks.")] = True
+    multiline: Annotated[StrictBool, Field(description="Whether a quoted field may contain line breaks.")] = (
+        True
+    )
     weight: Weight = 1
     weight_column: Annotated[
         ColumnRef | None, Field(description="The field that holds each row's weight.")
     ] = None
     mode: Literal["zset", "set"] = "zset"
     on_error: Annotated[
-        Literal["fail", "skip"], Field(description="What becomes of the import when a row cannot be read.")
+        Literal["fail", "skip"],
+        Field(description="Fail the import at a row that cannot be read, or skip the row."),
     ] = "fail"
     dry_run: StrictBool = False
 
     def request(self) -> ImportRequest:
-        """What the job is asked.
+        """The request for the job.
 
         Raises:
             InvalidRequestError, InvalidWeightError: fields contradict each other, or one has no effect.
@@ -88,32 +92,34 @@ class ImportBody(Strict):
 
 
 class ExportBody(Strict):
-    """A relation, or the answers of a query, at one epoch, into files. Exactly one of `relation` and `query`."""
+    """Export a relation, or the answers of a query, at one epoch to files. Give exactly one of `relation` and
+    `query`."""
 
-    path: Annotated[Name, Field(description="Below the export root of the engine.")]
+    path: Annotated[Name, Field(description="A path below the engine's export root.")]
     relation: Name | None = None
     query: Name | None = None
     format: Annotated[
         Literal["parquet", "csv", "tsv", "jsonl", "ntriples"] | None,
-        Field(description="Told by the path where it is left out."),
+        Field(description="By default, the path's ending decides."),
     ] = None
     domain: Literal["all", "asserted", "derived"] = "all"
-    weights: Annotated[StrictBool, Field(description="A last column with the weights of the facts.")] = False
+    weights: Annotated[StrictBool, Field(description="Add a last column with the facts' weights.")] = False
     epoch: Annotated[StrictInt | None, Field(ge=0, le=2**63 - 1), must("be the number of an epoch")] = None
     header: StrictBool = True
     types: Annotated[
-        StrictBool, Field(description="Whether the header of CSV and TSV says the types: `name:symbol`.")
+        StrictBool, Field(description="Whether the header of CSV and TSV includes the types: `name:symbol`.")
     ] = True
     strict: Annotated[
         StrictBool,
         Field(
-            description="Refuse what N-Triples cannot hold, which is else left out and counted (`left_out`)."
+            description="Refuse triples that N-Triples cannot represent, instead of leaving them out and counting "
+            "them (`left_out`)."
         ),
     ] = False
     overwrite: StrictBool = False
 
     def request(self) -> ExportRequest:
-        """What the job is asked.
+        """The request for the job.
 
         Raises:
             InvalidRequestError: fields contradict each other, or one has no effect.
@@ -123,7 +129,7 @@ class ExportBody(Strict):
 
 
 class Upload(BaseModel):
-    """A file that an import can name as its `upload`, for a day."""
+    """A file that an import can name as its `upload`; it is kept for a day."""
 
     upload: str
     bytes: int
@@ -139,7 +145,7 @@ class Stage(BaseModel):
 
 
 class Job(BaseModel):
-    """A job. `result` when it succeeded; `problem` when it failed or was cancelled. Times are seconds since 1970."""
+    """A job. It has `result` if it succeeded, `problem` if it failed or was cancelled. Times are seconds since 1970."""
 
     job: Annotated[str, Field(examples=["j1f0a2b3c4d5e6f70"])]
     kind: Literal["import", "export"]

@@ -1,12 +1,12 @@
 """Changes: from decoded JSON or program text to a checked `Transaction`.
 
-In: the decoded bodies of `POST /v1/transactions`, `/v1/facts` and `/v1/rules`. Out: a `Transaction` whose
-shapes, weights, values and program text are right, so that nothing malformed reaches the log. Always: a field
-that is not known is an error, because a misspelt `weight` would otherwise insert what it should retract.
+In: the decoded bodies of `POST /v1/transactions`, `/v1/facts` and `/v1/rules`. Out: a `Transaction` whose shapes,
+weights, values and program text are valid, so that nothing malformed reaches the log. Always: an unknown field is an
+error, because a misspelt `weight` would otherwise insert what it should retract.
 
-The bodies are read as the models that the description shows (validation.py). Tuples do not become models:
-`Transaction.parse` passes over them once. Schemas and weights depend on
-what the log holds before the transaction, so those checks are the engine's.
+The bodies are validated with the models that the API's description shows (validation.py). Tuples do not become models:
+`Transaction.parse` checks them in one pass. Schemas and current weights depend on what the log holds before the
+transaction, so the engine checks them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def transaction_from_json(decoded: Any, *, dry_run: bool, return_delta: bool) ->
     """The transaction of a decoded `POST /v1/transactions` body, its program text checked.
 
     Raises:
-        InvalidRequestError, InvalidWeightError, InvalidValueError: it is not of the documented form.
+        InvalidRequestError, InvalidWeightError, InvalidValueError: it does not have the documented form.
         ProgramError: a rule or a declaration is wrong in itself.
     """
     body = read_as(TransactionBody, decoded)
@@ -72,7 +72,7 @@ def rules_from_json(decoded: Any, *, mode: str, dry_run: bool, return_delta: boo
 
 
 def _one_or_more(model: type[M], decoded: Any) -> list[M]:
-    """A body that is a change, or a list of them."""
+    """The changes in a body that is one change, or a list of them."""
     if not isinstance(decoded, list):
         return [read_as(model, decoded)]
     return [read_as(model, entry, f"{BODY}[{i}]") for i, entry in enumerate(decoded)]
@@ -81,12 +81,12 @@ def _one_or_more(model: type[M], decoded: Any) -> list[M]:
 def program_transaction(
     text: str, weight: int, *, mode: str, dry_run: bool, return_delta: bool, where: str = BODY
 ) -> Transaction:
-    """A whole program as a transaction: its facts and rules with `weight`, and its declarations; these are added, or
+    """A whole program as a transaction: its facts and rules with `weight`, and its declarations, which are added, or
     withdrawn if the weight is negative.
 
     Raises:
-        ProgramError: the text is no program, or a rule in it is unsafe.
-        UnsupportedFeatureError: it wants to read files.
+        ProgramError: the text is not a program, or a rule in it is unsafe.
+        UnsupportedFeatureError: it contains a directive to read files.
     """
     program = with_place(where, lambda: _checked_program(text))
     tuples: dict[str, list[list[Any]]] = {}
@@ -113,7 +113,7 @@ def _checked_program(text: str) -> ProgramText:
     for directive in program.directives:
         if directive.kind == "input":
             raise UnsupportedFeatureError(
-                f"a program that comes over HTTP cannot read files: leave .input out, and send the facts of "
+                f"a program sent over HTTP cannot read files: remove .input, and send the facts of "
                 f"{directive.relation} to /v1/facts",
                 text=text,
                 span=directive.span,
@@ -130,17 +130,16 @@ def _source(text: str, span: Span) -> str:
 
 
 def _declaration_text(declaration: Declaration) -> str:
-    """Names and types, spelt out, and what the relation means: an alias is not known outside of its program, and
-    the other qualifiers only say how Souffle is to store or to write the relation."""
+    """The declaration without type aliases, which are not known outside of the program, and with only the qualifiers
+    that affect the relation's meaning; the others only tell Souffle how to store or write it."""
     kept = (CONSTRAINT,) if declaration.is_constraint else ()
     return format_declaration(replace(declaration, qualifiers=kept))
 
 
 def check_program(transaction: Transaction) -> Transaction:
-    """The transaction itself, when its rules and declarations parse and each rule is safe.
+    """The transaction itself, if its rules and declarations parse and each rule is safe.
 
-    Schemas are not looked at: they depend on what the log holds before this transaction, so that is the
-    engine's.
+    Schemas are not checked here: they depend on what the log holds before this transaction, so the engine checks them.
 
     Raises:
         ProgramError: with `where`, the place in the request's body.
@@ -158,7 +157,7 @@ def _check_rules(text: str) -> None:
 
 
 def with_place(where: str, work: Callable[[], T]) -> T:
-    """`work()`; an error that it raises says where in the body the fault is."""
+    """`work()`; if it raises an error, the error also says where in the body the fault is."""
     try:
         return work()
     except ZedlogError as error:

@@ -1,7 +1,6 @@
-"""The circuit of an epoch's rules, for people and programs to look at.
+"""The circuit of an epoch's rules, for people and programs to inspect.
 
-The service compiles it from the snapshot: a circuit depends on the rules only, so it is the one that the
-engine runs.
+The service compiles it from the snapshot: a circuit depends only on the rules, so it is the one that the engine runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Bound columns in a URL: `?x=a&n=3` or `?where.x=a`, by the columns' types.
+"""Bound columns in a URL: `?x=a&n=3` or `?where.x=a`; values are read according to the columns' types.
 
-A column that is called like one of the call's own parameters (`limit`, `cursor`, ...) is reached by
-`where.limit`.
+A column that has the name of one of the call's own parameters (`limit`, `cursor`, ...) is written `where.limit`.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.A
 def bound_columns(
     schema: Schema, parameters: Iterable[tuple[str, str]], own: frozenset[str]
 ) -> dict[int, Value]:
-    """Column index -> value, of the query's parameters that are not the call's `own`.
+    """Column index -> value, for the query parameters that are not the call's `own`.
 
     Raises:
-        UnknownColumnError: with the names of the columns there are.
-        InvalidValueError: the text is no value of the column's type.
+        UnknownColumnError: there is no such column; the error lists the existing ones.
+        InvalidValueError: the text is not a value of the column's type.
         InvalidParameterError: a column is bound twice.
     """
     bound: dict[int, Value] = {}
@@ -60,10 +59,10 @@ def _position(schema: Schema, name: str) -> int:
 
 
 def parse_value(text: str, column: Column, relation: str) -> Value:
-    """The value that a URL's text means in a column; a symbol is the text as it stands, without quotes.
+    """The value that a text in a URL denotes in a column; a symbol is the text itself, without quotes.
 
     Raises:
-        InvalidValueError: it is none of the column's type.
+        InvalidValueError: the text is not a value of the column's type.
     """
     match column.type:
         case ColumnType.NUMBER:

@@ -1,5 +1,4 @@
-"""What the handlers of one app share: settings, the storage client, metrics. None of it is state of the
-database."""
+"""What the handlers of one app share: settings, the storage client, metrics. None of it is database state."""
 
 from __future__ import annotations
 
@@ -18,13 +17,14 @@ log = logging.getLogger("zedlog.service")
 
 
 class Readiness:
-    """Tells the log when the service becomes ready, or is so no longer, and why: once, however often it is asked."""
+    """Logs when the service becomes ready or ceases to be ready, and why; each change once, however often it is
+    asked."""
 
     def __init__(self) -> None:
         self._told = ""
 
     def note(self, kind: str, text: str) -> None:
-        """How it is now; `text` is logged where the kind is another one than before."""
+        """Note the present state; `text` is logged if `kind` has changed."""
         if kind != self._told:
             log.warning("%s", text)
             self._told = kind
@@ -32,7 +32,7 @@ class Readiness:
 
 @dataclass(slots=True)
 class Service:
-    """Made once by `create_app`, found by handlers through `service_of`."""
+    """Made once by `create_app`; handlers get it from `service_of`."""
 
     settings: Settings
     client: DatabaseClient

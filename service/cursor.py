@@ -1,8 +1,8 @@
 """Cursors: the opaque texts with which a reader asks for the next page.
 
-A cursor carries the token of the epoch it reads, a digest of the query it belongs to, and the position after
-the last row. So a chain of pages reads one epoch, whatever was committed meanwhile, and no service has to
-remember anything. A checksum finds damage; a cursor is no secret and grants nothing.
+A cursor carries the token of the epoch it reads, a digest of the query it belongs to, and the position after the last
+row. So a chain of pages reads one epoch, whatever was committed meanwhile, and no service has to remember anything. A
+checksum detects damage; a cursor is not secret and grants no access.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Cursor:
 
 
 def query_digest(*parts: Any) -> str:
-    """A short digest of what makes two queries the same (limits are not part of it)."""
+    """A short digest that is equal for equal queries (limits are not part of it)."""
     return hashlib.blake2b(orjson.dumps(parts, option=orjson.OPT_NON_STR_KEYS), digest_size=8).hexdigest()
 
 
@@ -48,9 +48,9 @@ def decode_cursor(text: str, digest: str) -> Cursor:
     """The inverse of `encode_cursor`, for the query with that digest.
 
     Raises:
-        InvalidCursorError: the text is damaged, or its query is another one.
+        InvalidCursorError: the text is damaged, or belongs to another query.
     """
-    damaged = InvalidCursorError("the cursor is damaged; start again without one")
+    damaged = InvalidCursorError("the cursor is damaged; start again without a cursor")
     try:
         raw = base64.b64decode(text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -60,10 +60,12 @@ def decode_cursor(text: str, digest: str) -> Cursor:
         raise damaged
     version, token, found, position = orjson.loads(payload)
     if version != _VERSION:
-        raise InvalidCursorError("the cursor is of another version of this service; start again without one")
+        raise InvalidCursorError(
+            "the cursor comes from another version of this service; start again without a cursor"
+        )
     if found != digest:
         raise InvalidCursorError(
-            "the cursor belongs to another query; a cursor continues the query that gave it, with the same "
-            "relation, columns, domain and goal"
+            "the cursor belongs to another query; use a cursor only to continue the query that returned it, with the "
+            "same relation, columns, domain and goal"
         )
     return Cursor(token, position)

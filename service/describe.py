@@ -1,8 +1,8 @@
-"""What the API's description says of each call besides its shapes: the errors it may answer, and bodies read
-by hand.
+"""What the API's description says about each call besides its shapes: the errors that it may return, and bodies that
+the service parses itself.
 
-The problem responses of a call are grouped by status, with an example for each code; so the description lists
-exactly the codes that a client of the call may have to handle.
+The problem responses of a call are grouped by status, with an example for each code; so the description lists exactly
+the codes that a client of the call may have to handle.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ READ_ERRORS = (
 
 
 def problems(*errors: type[ZedlogError]) -> Responses:
-    """The problem responses for these errors, and for those that every call may answer."""
+    """The problem responses for these errors, and for those that every call may return."""
     by_status: dict[int, list[type[ZedlogError]]] = {}
     for error in dict.fromkeys((*errors, StorageUnavailableError, InternalError)):
         by_status.setdefault(STATUS[error], []).append(error)
@@ -124,14 +124,14 @@ def _example(error: type[ZedlogError]) -> dict[str, Any]:
 
 
 def json_body(model: type[BaseModel], examples: Mapping[str, Any]) -> dict[str, Any]:
-    """`openapi_extra` of a call that reads its JSON body by hand."""
+    """`openapi_extra` of a call that parses its JSON body itself."""
     return body_of({"$ref": f"#/components/schemas/{model.__name__}"}, examples)
 
 
 def body_of(
     schema: Mapping[str, Any], examples: Mapping[str, Any], others: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The same for any schema; `others` are further media types."""
+    """The same for any schema; `others` are additional media types."""
     shown = {name: {"value": value} for name, value in examples.items()}
     content = {"application/json": {"schema": dict(schema), "examples": shown}, **(others or {})}
     return {"requestBody": {"required": True, "content": content}}

@@ -1,7 +1,7 @@
 """The API's description (OpenAPI 3.1), made from the app when it is first asked for.
 
-Always: the same code gives the same description. FastAPI describes what it reads itself; this adds the bodies that
-calls read by hand, and removes FastAPI's own validation error, which no call answers.
+Always: the same code gives the same description. FastAPI describes what it reads itself; this module adds the bodies
+that calls parse themselves, and removes FastAPI's own validation error, which no call returns.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from service.problems import PROBLEM_JSON
 API_VERSION: Final = "1.0"
 
 _DESCRIPTION: Final = """\
-Facts and rules in, derived relations out, every change incremental.
+Send facts and rules, read derived relations; every change is evaluated incrementally.
 
-A transaction changes facts and rules by integer weights: applied whole, exactly once, and durable when it
-is answered. It is part of one **epoch**, and reads see whole epochs only. The `token` of an answer, given to
-a read as `at_least`, makes the read see that epoch or a later one.
+A transaction changes facts and rules by integer weights. It is applied as a whole and exactly once, and it is durable
+when it is answered. It is part of one **epoch**, and reads see only whole epochs. A read with the `token` of an answer
+as its `at_least` sees that epoch or a later one.
 
 Every error is a problem document (RFC 9457) with a stable `code`; `/problems` lists them.
 """
 
 _TAGS: Final = [
-    {"name": "transactions", "description": "Change facts and rules; ask what became of a change."},
+    {"name": "transactions", "description": "Change facts and rules; look up the outcome of a change."},
     {"name": "rules", "description": "The rules, and how to add and remove them."},
     {"name": "relations", "description": "Schemas, sizes and tuples."},
-    {"name": "query", "description": "Conjunctions, with named columns."},
+    {"name": "query", "description": "Answer conjunctive queries, with named columns."},
     {"name": "bulk", "description": "Imports and exports of files through Spark, and their jobs."},
     {"name": "insight", "description": "Circuit, epochs, health, metrics, error codes."},
 ]
@@ -50,8 +50,8 @@ _BODIES: Final = (
 
 
 def describe(app: FastAPI) -> None:
-    """Make `app.openapi()`, and so `/openapi.json` and `/docs`, give the full description; made when first
-    asked."""
+    """Make `app.openapi()`, and so `/openapi.json` and `/docs`, return the full description; it is built on first
+    use."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -89,7 +89,7 @@ def _operations(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _tidy(operation: dict[str, Any]) -> None:
-    """Remove FastAPI's validation error, and give problem documents their media type alone."""
+    """Remove FastAPI's validation error, and let problem documents have only their own media type."""
     responses = operation["responses"]
     for status, response in list(responses.items()):
         content = response.get("content", {})

@@ -1,13 +1,13 @@
-"""Answers of queries that must be computed: everything but a single atom.
+"""Answers of queries that must be evaluated: everything except a single atom.
 
 In: a pinned snapshot and a prepared query. Out: a page of its distinct rows. Always: the rows and their order depend
-on the epoch and the query only, so a page chain is stable, and another process, or this one after the cache has let
-go of the answer, computes the same rows again. The event loop reads the tuples, block by block; a worker thread
-evaluates, in kernels that leave the interpreter to others.
+only on the epoch and the query, so a chain of pages is stable: another process, or this one after the answer has left
+the cache, computes the same rows again. The event loop reads the tuples, block by block; a worker thread evaluates, in
+kernels that release the interpreter's lock.
 
 An answer is kept as codes, in the order of the codes, and each page is decoded by itself. Strings that the query
-computed come after the snapshot's symbols, in their own order. Cost: one evaluation for each cursor chain while the
-cache holds the answer.
+computed come after the snapshot's symbols, in their own order. Cost: one evaluation for each chain of pages as long as
+the cache holds the answer.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from service.projection import RowCache
 from service.settings import Settings
 
 DERIVATIONS_PER_SECOND: Final = 200_000_000
-"""More than one thread can enumerate. What needs more than its time allows is refused before it starts: one call of a
-kernel cannot be interrupted."""
+"""More derivations than one thread can enumerate in a second. A query that needs more than its time allows is refused
+before it starts, because one call of a kernel cannot be interrupted."""
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class FoundRows:
 
 
 class Evaluator:
-    """Evaluates queries, so many at a time as the settings say. One for each app."""
+    """Evaluates queries, as many at a time as the settings allow. One for each app."""
 
     def __init__(self, settings: Settings) -> None:
         self._tuples = settings.query_tuples
@@ -65,8 +65,8 @@ class Evaluator:
         self._loaded = False
 
     async def load(self) -> None:
-        """Load the compiled kernels, a second or two, once: before the first query comes, if this is called at the
-        start."""
+        """Load the compiled kernels, which takes a second or two, once; called at the start, so that the first query
+        does not have to wait."""
         if not self._loaded:
             await asyncio.to_thread(_load)
             self._loaded = True
@@ -83,7 +83,7 @@ class Evaluator:
         """Up to `limit` rows from the row with the number `start`, and the number of the next one if there is one.
 
         Raises:
-            BudgetExceededError, EvaluationError, EvaluationCancelledError: of the evaluation.
+            BudgetExceededError, EvaluationError, EvaluationCancelledError: from the evaluation.
         """
         key = (snapshot.token, digest)
         rows = self._answers.get(key)
@@ -119,8 +119,8 @@ class Evaluator:
     async def _start(
         self, snapshot: Snapshot, query: PreparedQuery, deadline: Deadline, cancelled: threading.Event
     ) -> asyncio.Future[FoundRows]:
-        """Read the tuples and begin to evaluate, when a worker is free. It is busy until the thread has ended, which
-        holds the tuples."""
+        """Read the tuples and begin to evaluate when a worker is free. The worker stays busy until the thread has
+        ended, because the thread holds the tuples."""
         await self._workers.acquire()
         try:
             facts = await self._read(snapshot, query)
@@ -156,7 +156,7 @@ class Evaluator:
                 if count > self._tuples:
                     raise BudgetExceededError(
                         f"the query reads more than the {self._tuples:,} tuples allowed: it reached the limit in "
-                        f"{relation}; make it more selective: constants in an atom narrow what is read",
+                        f"{relation}; make it more selective, for example with constants in its atoms",
                         budget="tuples",
                         relation=relation,
                     )
@@ -166,7 +166,7 @@ class Evaluator:
 
 @dataclass(slots=True)
 class Deadline:
-    """The time that a query has; it begins when the service is ready to work on it."""
+    """The time that a query has; it starts when the service begins to work on the query."""
 
     seconds: float
     _end: float | None = None
@@ -180,7 +180,7 @@ class Deadline:
         return max(0.0, self._end - time.monotonic())
 
     def passed(self) -> BudgetExceededError:
-        """What the client is told."""
+        """The error for a query that has run out of time."""
         return BudgetExceededError(
             f"the query takes more than the {self.seconds:g} seconds allowed; make it more selective, or give it "
             'more time with "timeout"',
@@ -189,19 +189,20 @@ class Deadline:
         )
 
     def hopeless(self) -> BudgetExceededError:
-        """The same, when it is known before the time is over."""
+        """The error for a query that is known beforehand to need more time than it has."""
         return BudgetExceededError(
-            f"the query would take more than the {self.seconds:g} seconds allowed: its joins make more combinations of "
-            'tuples than can be looked at in that time; make it more selective, or give it more time with "timeout"',
+            f"the query would take more than the {self.seconds:g} seconds allowed: its joins produce more combinations "
+            "of tuples than can be enumerated in that time; make it more selective, or give it more time with "
+            '"timeout"',
             budget="seconds",
             timeout=self.seconds,
         )
 
     async def hold(self, work: Awaitable[T]) -> T:
-        """The work's result, if it comes in time.
+        """The work's result, if it is ready in time.
 
         Raises:
-            BudgetExceededError: it does not.
+            BudgetExceededError: it is not ready in time.
         """
         self.begin()
         try:
@@ -212,10 +213,10 @@ class Deadline:
 
 
 async def until_gone(request: Request, work: Awaitable[T]) -> T:
-    """The work's result; it is cancelled when the client goes. The request's body must have been read.
+    """The work's result; the work is cancelled when the client disconnects. The request's body must have been read.
 
     Raises:
-        EvaluationCancelledError: the client is gone.
+        EvaluationCancelledError: the client has disconnected.
     """
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_gone(request))
@@ -252,8 +253,8 @@ def _rows(
 def _settled(
     codes: Codes, columns: Sequence[Column], symbols: SymbolTable, count: int
 ) -> tuple[Codes, tuple[str, ...]]:
-    """The codes with new symbols (from `count` on) numbered by their texts, whatever order they were made in; only
-    those that stand in an answer are left."""
+    """The codes with the new symbols (from `count` on) numbered in the order of their texts, whatever order they were
+    made in; only symbols that occur in the answer are kept."""
     places = [i for i, column in enumerate(columns) if column.type is ColumnType.SYMBOL]
     new = np.unique(codes[:, places][codes[:, places] >= count])
     if not len(new):

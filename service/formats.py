@@ -30,10 +30,10 @@ _QUALITY: Final = re.compile(r"0(\.[0-9]*)?|1(\.0*)?", re.ASCII)
 
 
 def negotiate(request: Request, offered: Sequence[str]) -> str:
-    """The offered media type that the Accept header prefers; the first of equals.
+    """The offered media type that the Accept header prefers; among equals, the first.
 
     Raises:
-        NotAcceptableError: it accepts none of them.
+        NotAcceptableError: the header accepts none of them.
     """
     header = ",".join(request.headers.getlist("accept")) or "*/*"
     if header in ("*/*", offered[0]):
@@ -55,8 +55,8 @@ def negotiate(request: Request, offered: Sequence[str]) -> str:
 
 
 def answers_with(*offered: str) -> Callable[[Request], Awaitable[None]]:
-    """A dependency for calls that have one way to answer: it refuses an Accept header that excludes all of `offered`,
-    before anything is done.
+    """A dependency for calls that do not choose between media types: it refuses an Accept header that excludes all of
+    `offered`, before anything is done.
 
     Raises:
         NotAcceptableError: from the dependency.
@@ -92,7 +92,7 @@ def describe_columns(columns: Sequence[Column]) -> list[dict[str, Any]]:
 def rows_response(
     kind: str, columns: Sequence[Column], rows: Sequence[Tuple], document: Mapping[str, Any]
 ) -> Response:
-    """The rows in media type `kind`. `document` has epoch, token, cursor, and what else only JSON shows."""
+    """The rows in media type `kind`. `document` has epoch, token, cursor, and the fields that only JSON shows."""
     if kind == JSON:
         return json_response({"columns": describe_columns(columns), "tuples": rows, **document})
     headers = {"Zedlog-Epoch": str(document["epoch"]), "Zedlog-Token": document["token"]}

@@ -1,8 +1,8 @@
 """A query goal, checked against the schemas of one epoch, as a selection over one relation.
 
-In: goal text such as `tc(x, "b")` and a snapshot's schemas. Out: a `Selection`: which columns are bound to
-which values, which must be equal, and which are answered. Always: the answer of `p(x, "b", x, _)` is the set
-of distinct bindings of its named variables, in the order in which they are first written.
+In: goal text such as `tc(x, "b")` and a snapshot's schemas. Out: a `Selection`: which columns are bound to which
+values, which must be equal, and which are part of the answer. Always: the answer of `p(x, "b", x, _)` is the set of
+distinct bindings of its named variables; its columns are the variables in the order of their first occurrence.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from service.problems import near
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`answer[i]` is the relation's column that the i-th variable stands for; `equal` are pairs of columns
-    that hold the same variable; `drops` says whether some column is neither bound nor answered."""
+    """`answer[i]` is the relation's column that the i-th variable denotes; `equal` are pairs of columns that hold the
+    same variable; `drops` says whether some column is neither bound nor part of the answer."""
 
     relation: str
     bound: dict[int, Value]
@@ -32,7 +32,7 @@ class Selection:
 
     @property
     def needs_projection(self) -> bool:
-        """Whether rows must be compared, with one another or within, before they can be answered."""
+        """Whether rows, or columns within a row, must be compared before the answer is known."""
         return bool(self.equal) or (self.drops and bool(self.answer))
 
     def project(self, rows: Iterable[Tuple]) -> Iterable[Tuple]:
@@ -46,7 +46,7 @@ def schema_of(schemas: Mapping[str, Schema], relation: str) -> Schema:
     """The relation's schema.
 
     Raises:
-        UnknownRelationError: with the nearest names there are.
+        UnknownRelationError: there is none; the error lists the nearest names.
     """
     schema = schemas.get(relation)
     if schema is None:
@@ -58,10 +58,10 @@ def schema_of(schemas: Mapping[str, Schema], relation: str) -> Schema:
 
 
 def select(atom: Atom, text: str, schemas: Mapping[str, Schema]) -> Selection:
-    """The selection that a goal asks for: an atom of constants, variables and `_`, which stands in `text`.
+    """The selection that a goal asks for: an atom of constants, variables and `_`; `text` is its source.
 
     Raises:
-        UnknownRelationError, ArityError, TypeMismatchError: it does not fit the relations there are.
+        UnknownRelationError, ArityError, TypeMismatchError: it does not fit the existing relations.
     """
     schema = schemas.get(atom.relation)
     if schema is None:

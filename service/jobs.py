@@ -1,6 +1,7 @@
 """Bulk jobs over HTTP: submit one, show it, wait for it, follow it.
 
-Always: what is shown is what Redis has; the service keeps nothing of a job, so any service answers for any job.
+Always: what is shown comes from Redis; the service itself keeps nothing about a job, so any service can answer for any
+job.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def job_document(job: Job) -> dict[str, Any]:
 async def submit(
     service: Service, kind: Kind, request: dict[str, Any], idempotency_key: str | None, wait: bool
 ) -> Response:
-    """Put the job into the queue; 202, or with `wait` what became of it.
+    """Put the job into the queue and answer 202, or with `wait` its outcome.
 
     Raises:
         IdempotencyConflictError, StorageUnavailableError.
@@ -72,7 +73,7 @@ async def submit(
 
 
 async def events(service: Service, job: Job) -> AsyncIterator[bytes]:
-    """Server-Sent Events: `progress` with the job whenever it has changed, at last `end`."""
+    """Server-Sent Events: `progress` with the job whenever it has changed, and finally `end`."""
     said = -1
     alive = time.monotonic()
     while True:

@@ -1,7 +1,7 @@
 """Prometheus metrics of one app, and the ASGI middleware that counts its requests.
 
-The registry is the app's own, so that two apps in one process do not meet. Requests are labelled by the
-route's template, never by the path itself: the number of series stays bounded whatever clients ask for. The
+Each app has its own registry, so that two apps in one process do not interfere. Requests are labelled with the route's
+template, never with the path itself, so that the number of series stays bounded whatever clients ask for. The
 middleware is plain ASGI (no task, no copy of the body) and costs some microseconds a request.
 """
 
@@ -20,7 +20,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class Counted(Collector):
-    """A counter that somebody else counts: `now` is what was read last; nothing is shown before that."""
+    """A counter that is kept elsewhere: `now` is the value read last; before the first reading nothing is shown."""
 
     def __init__(self, name: str, documentation: str, registry: CollectorRegistry) -> None:
         self._name, self._documentation = name, documentation
@@ -33,7 +33,7 @@ class Counted(Collector):
 
 
 class Metrics:
-    """The collectors, by what they count."""
+    """The collectors, named after what they count."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -46,14 +46,14 @@ class Metrics:
         )
         self.seconds = Histogram(
             "zedlog_http_request_seconds",
-            "Time from a request's first byte to the answer's last.",
+            "Time from a request's first byte to the last byte of the answer.",
             ["method", "route"],
             buckets=_BUCKETS,
             registry=self.registry,
         )
         self.transactions = Counter(
             "zedlog_transactions",
-            "Transactions answered here, by outcome (pending: answered 202).",
+            "Transactions answered by this process, by outcome (pending: answered 202).",
             ["outcome"],
             registry=self.registry,
         )
@@ -66,12 +66,12 @@ class Metrics:
         )
         self.epoch_running = Gauge(
             "zedlog_epoch_running_seconds",
-            "For how long the running epoch has been evaluated; 0 while none is.",
+            "Seconds for which the current epoch has been evaluated; 0 while none is.",
             registry=self.registry,
         )
         self.faults = Counted(
             "zedlog_internal_errors",
-            "Transactions of the database that were refused by faults of Zedlog itself.",
+            "Transactions of the database that were refused because of bugs in Zedlog itself.",
             self.registry,
         )
         self.storage_up = Gauge("zedlog_storage_up", "1 while Redis can be reached.", registry=self.registry)

@@ -1,7 +1,7 @@
-"""The shapes of bodies and answers: for the API's description, and for the bodies also what they are checked by.
+"""The shapes of bodies and answers: the API's description is made from them, and bodies are validated with them.
 
-Tuples pass through no model, since a body may have many thousand: `Transaction.parse` checks them. Nor do answers,
-which orjson writes; tests hold them against the models, so that the description stays true.
+Tuples do not pass through a model, because a body may have many thousands: `Transaction.parse` checks them. Nor do
+answers, which orjson writes; tests compare them with the models, so that the description stays true.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Weight = Annotated[
     Field(
         ge=-(2**63) + 1,
         le=2**63 - 1,
-        description="Added to what is there; +1 adds, -1 retracts. Never 0.",
+        description="Added to the present weight: +1 adds, -1 retracts. Must not be 0.",
         json_schema_extra={"not": {"const": 0}},
     ),
 ]
@@ -71,13 +71,15 @@ class TransactionBody(Strict):
         list[StrictStr],
         Field(
             fail_fast=True,
-            description="Relations whose declaration is withdrawn, before `declarations` are added.",
+            description="Relations whose declarations are withdrawn, before `declarations` are added.",
             examples=[["edge"]],
         ),
     ] = []
     mode: Annotated[
         Literal["zset", "set"],
-        Field(description="`set`: adding what is there, and retracting what is not, is a no-op."),
+        Field(
+            description="With `set`, adding what is there, or retracting what is not there, has no effect."
+        ),
     ] = "zset"
 
 
@@ -89,7 +91,7 @@ class ProgramChange(Strict):
 
 
 class QueryBody(Strict):
-    """A query and the page wanted of its answer."""
+    """A query, and which page of its answer to return."""
 
     # What the description says of lengths and maxima beyond this is checked where it is known: an empty query is an
     # error of its text, and a service may allow less than the largest page and time.
@@ -115,14 +117,14 @@ class QueryBody(Strict):
             Annotated[StrictInt, Field(gt=0)] | Annotated[StrictFloat, Field(gt=0)],
             Field(
                 json_schema_extra={"maximum": 60},
-                description="Seconds that the query may take (10 where the service says nothing else).",
+                description="Seconds that the query may take (10 unless the service is configured otherwise).",
             ),
             must("be a number of seconds above 0"),
         ]
         | None
     ) = None
     at_least: (
-        Annotated[StrictStr, Field(description="An epoch token; wait until its epoch is there.")] | None
+        Annotated[StrictStr, Field(description="An epoch token; wait until that epoch can be read.")] | None
     ) = None
     as_of: (
         Annotated[StrictInt, Field(ge=0, le=2**63 - 1), must("be an integer from 0 to 2^63 - 1")] | None
@@ -143,14 +145,14 @@ class Problem(BaseModel):
 
 
 class RelationChanges(BaseModel):
-    """How many tuples of a relation appeared and went."""
+    """How many tuples of a relation appeared and disappeared."""
 
     inserted: int
     deleted: int
 
 
 class RelationDelta(BaseModel):
-    """The tuples of a relation that appeared and that went."""
+    """The tuples of a relation that appeared and that disappeared."""
 
     inserted: list[Row]
     deleted: list[Row]
@@ -166,7 +168,7 @@ class ElapsedMs(BaseModel):
 
 
 class TransactionResult(BaseModel):
-    """What a committed transaction did, or what a dry run would have done."""
+    """What a committed transaction did, or what a dry run would do."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -179,8 +181,8 @@ class TransactionResult(BaseModel):
     cost: Annotated[
         dict[str, int],
         Field(
-            description="In derivations: those enumerated; of these, those of updates that were abandoned; what the "
-            "updates were expected to need; what bootstraps of what changed were expected to need.",
+            description="Numbers of derivations: all that were enumerated; those among them in abandoned updates; "
+            "those expected for updates; those expected for bootstraps of what changed.",
             examples=[{"derivations": 4, "abandoned": 0, "estimate": 4, "bootstrap": 6}],
         ),
     ]
@@ -190,12 +192,14 @@ class TransactionResult(BaseModel):
     elapsed_ms: ElapsedMs
     delta: Annotated[
         dict[str, RelationDelta] | None,
-        Field(description="With `return=delta`: the tuples of each relation that appeared and that went."),
+        Field(
+            description="With `return=delta`: the tuples of each relation that appeared and that disappeared."
+        ),
     ] = None
 
 
 class Pending(BaseModel):
-    """The transaction is in the log and will be applied exactly once; `status_url` says when it was."""
+    """The transaction is in the log and will be processed exactly once; `status_url` shows its outcome."""
 
     transaction: str
     status: Literal["pending"]
@@ -203,7 +207,7 @@ class Pending(BaseModel):
 
 
 class TransactionStatus(BaseModel):
-    """The state of a transaction: `result` when it was applied, `problem` when it was refused."""
+    """The state of a transaction: it has `result` if it was applied, `problem` if it was refused."""
 
     transaction: str
     status: Literal["pending", "committed", "dry_run", "refused"]
@@ -262,14 +266,14 @@ class Rows(BaseModel):
 
 
 class FactsPage(Rows):
-    """A page of a relation's tuples; `weights` stands only with `domain=asserted`."""
+    """A page of a relation's tuples; `weights` is present only with `domain=asserted`."""
 
     relation: str
     weights: list[int] | None = None
 
 
 class QueryPage(Rows):
-    """A page of a query's answers; `holds` stands only where the query has no variables."""
+    """A page of a query's answers; `holds` is present only if the query has no variables."""
 
     holds: bool | None = None
 
@@ -300,8 +304,8 @@ class Rules(BaseModel):
 
 
 class Running(BaseModel):
-    """What the engine evaluates now: the transactions `first` to `last` of the log, since `since` (seconds since
-    1970), for `seconds`. `relations`: those of the stratum that it is at, once the epoch has lasted for a moment."""
+    """What the engine is evaluating: the transactions `first` to `last` of the log, since `since` (seconds since 1970),
+    for `seconds`. `relations`: those of the current stratum, once the epoch has lasted for a moment."""
 
     first: str
     last: str
@@ -311,8 +315,8 @@ class Running(BaseModel):
 
 
 class Fault(BaseModel):
-    """A fault of Zedlog itself, met by one of the transactions `first` to `last`. `refused`: it was the only one, and
-    is refused; else each is tried alone."""
+    """A bug of Zedlog itself that one of the transactions `first` to `last` triggered. `refused`: it was the only
+    transaction, and is refused; otherwise each one is tried alone."""
 
     time: float
     first: str
@@ -322,7 +326,8 @@ class Fault(BaseModel):
 
 
 class Activity(BaseModel):
-    """What runs now, and the faults that were met: how many transactions they refused, and the newest one."""
+    """What is running, and the faults of Zedlog itself: how many transactions were refused because of them, and the
+    newest fault."""
 
     running: Running | None
     faults: int
@@ -330,7 +335,7 @@ class Activity(BaseModel):
 
 
 class Epochs(Activity):
-    """Summaries of committed epochs, newest first. `before` asks for the next ones; null when there are
+    """Summaries of committed epochs, newest first. `before` is the parameter for the next page; null if there is
     none."""
 
     epochs: list[dict[str, Any]]

@@ -22,8 +22,7 @@ FILE: Final = Path(__file__).parent.parent / "openapi" / "openapi.json"
 
 
 def rendered() -> bytes:
-    """The description as the file holds it: of an app with default settings, whatever the environment
-    says."""
+    """The content of the file: the description of an app with default settings, whatever the environment says."""
     app = create_app(Settings.model_construct())
     return orjson.dumps(app.openapi(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 

@@ -1,4 +1,4 @@
-"""The parameters that several calls share, declared once; and the check that a call gets no others.
+"""The parameters that several calls share, declared once; and the check that a call gets no unknown ones.
 
 A misspelt parameter is an error: `?dryrun=true` must not commit.
 """
@@ -19,13 +19,17 @@ from service.settings import PAGE_LIMIT_CEILING
 
 AtLeast = Annotated[
     str | None,
-    Query(description="An epoch token, as an earlier answer gave it: wait until that epoch can be read."),
+    Query(description="An epoch token from an earlier answer: wait until that epoch can be read."),
 ]
-AsOf = Annotated[int | None, Query(ge=0, le=2**63 - 1, description="Read this epoch, while it is retained.")]
+AsOf = Annotated[
+    int | None, Query(ge=0, le=2**63 - 1, description="Read this epoch, if it is still retained.")
+]
 Limit = Annotated[
     int | None,
     Query(
-        ge=1, le=PAGE_LIMIT_CEILING, description="Rows in a page (1000 where the service says nothing else)."
+        ge=1,
+        le=PAGE_LIMIT_CEILING,
+        description="Rows in a page (1000 unless the service is configured otherwise).",
     ),
 ]
 IdempotencyKey = Annotated[
@@ -35,13 +39,15 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
-        description="A request that is repeated with the same key and the same body is applied once; a dry run leaves "
-        "the key free.",
+        description="A request that is repeated with the same key and the same body is applied only once; a dry run "
+        "does not use up the key.",
     ),
 ]
 PageCursor = Annotated[
     str | None,
-    Query(min_length=1, description="The `cursor` of the page before; all else must be as it was there."),
+    Query(
+        min_length=1, description="The `cursor` of the previous page; all other parameters must be the same."
+    ),
 ]
 
 
@@ -58,17 +64,16 @@ def _query_parameters(dependant: Dependant) -> frozenset[str]:
 
 
 async def no_parameter_twice(request: Request) -> None:
-    """Raise InvalidParameterError for a query parameter that comes twice: one of its values would be
-    ignored."""
+    """Raise InvalidParameterError for a query parameter that is given twice: one of its values would be ignored."""
     seen: set[str] = set()
     for name, _ in request.query_params.multi_items():
         if name in seen:
-            raise InvalidParameterError(f"the parameter {shown(name)} comes twice", parameter=name)
+            raise InvalidParameterError(f"the parameter {shown(name)} is given twice", parameter=name)
         seen.add(name)
 
 
 async def only_known_parameters(request: Request) -> None:
-    """Raise InvalidParameterError for a query parameter that the call does not have, or that comes twice."""
+    """Raise InvalidParameterError for a query parameter that the call does not have, or that is given twice."""
     if not request.query_params:
         return
     own = own_parameters(request)
@@ -84,7 +89,7 @@ async def only_known_parameters(request: Request) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a transaction is to be answered, and whether it only tries."""
+    """How a transaction is to be answered, and whether it is a dry run."""
 
     wait: bool
     dry_run: bool
@@ -96,22 +101,22 @@ class WriteOptions:
 
 async def write_options(
     wait: Annotated[
-        bool, Query(description="false: answer 202 as soon as the log has the transaction.")
+        bool, Query(description="With `false`, answer 202 as soon as the transaction is in the log.")
     ] = True,
-    dry_run: Annotated[bool, Query(description="Evaluate and report, then drop everything.")] = False,
+    dry_run: Annotated[bool, Query(description="Evaluate and report, but change nothing.")] = False,
     returning: Annotated[
         Literal["summary", "delta"],
-        Query(alias="return", description="`delta` adds the tuples that appeared and went."),
+        Query(alias="return", description="`delta` adds the tuples that appeared and disappeared."),
     ] = "summary",
     strategy: Annotated[
         Strategy | None,
-        Query(description="How to evaluate it: `auto` (the usual), `update` to its end, or `bootstrap`."),
+        Query(
+            description="How to evaluate it: `auto` (the engine chooses), `update` to its end, or `bootstrap`."
+        ),
     ] = None,
     placement: Annotated[
         PlacementName | None,
-        Query(
-            description="Where to evaluate it, for this transaction alone; `auto` is as if it were left out."
-        ),
+        Query(description="Where to evaluate this transaction; `auto` is the same as leaving it out."),
     ] = None,
     idempotency_key: IdempotencyKey = None,
 ) -> WriteOptions:

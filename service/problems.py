@@ -2,8 +2,8 @@
 
 In: an error of `engine.errors` (or of the few below that only HTTP knows), or what FastAPI raises. Out:
 `application/problem+json` with type, title, status, detail, code, instance and the error's own fields.
-Always: every class of the tree has a status of its own (a test walks the tree), and every answer of 400 or
-more is a problem document. `type` is a path of this service that explains the code.
+Always: every class of the tree is listed with its status (a test walks the tree), and every answer with a status of 400
+or more is a problem document. `type` is a path of this service that explains the code.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class MalformedJsonError(InvalidRequestError):
 
 
 class InvalidParameterError(InvalidRequestError):
-    """A query parameter, a path parameter or a header is unknown or has a value that it cannot have."""
+    """A query parameter, a path parameter or a header is unknown, or its value is not allowed."""
 
     code = "invalid_parameter"
 
 
 class UnsupportedMediaTypeError(ZedlogError):
-    """The body's Content-Type or Content-Encoding is not one that this call reads."""
+    """The body's Content-Type or Content-Encoding is not one that this call accepts."""
 
     code = "unsupported_media_type"
 
@@ -60,7 +60,7 @@ class NotFoundError(ZedlogError):
 
 
 class MethodNotAllowedError(ZedlogError):
-    """The path exists, but not with this method; the Allow header names those it has."""
+    """The path does not support this method; the Allow header names those that it supports."""
 
     code = "method_not_allowed"
 
@@ -139,7 +139,7 @@ def error_classes(root: type[ZedlogError] = ZedlogError) -> Iterator[type[Zedlog
 
 
 def status_of_code(code: str) -> int:
-    """The status for a refusal that comes out of the log as data. A code of a newer engine is a 422."""
+    """The status for a refusal that the log holds as data. An unknown code, from a newer engine, becomes 422."""
     return next((status for error, status in STATUS.items() if error.code == code), 422)
 
 
@@ -148,7 +148,7 @@ def title_of(code: str) -> str:
 
 
 def near(name: str, names: Iterable[str]) -> list[str]:
-    """The names that `name` was perhaps meant to be, the nearest first."""
+    """The names that were perhaps meant by `name`, the nearest first."""
     known = list(names)
     folded = {n.casefold(): n for n in known}
     # Two letters that changed places are half of a short name.
@@ -211,7 +211,7 @@ async def _zedlog_error(request: Request, error: Exception) -> Response:
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
-    """Bodies are read by our own code, so what FastAPI finds wrong is a parameter or a header."""
+    """FastAPI finds only wrong parameters and headers, because the service parses bodies itself."""
     assert isinstance(error, RequestValidationError)
     found = [
         {"parameter": str(e["loc"][-1]), "in": str(e["loc"][0]), "message": _sentence(e)}
@@ -239,7 +239,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = allowed_methods(request)
         message = (
-            f"{request.url.path} cannot be called with {request.method}; its methods are {', '.join(allowed)}"
+            f"{request.url.path} does not support {request.method}; its methods are {', '.join(allowed)}"
         )
         return respond_error(
             MethodNotAllowedError(message, allow=allowed), request, {"Allow": ", ".join(allowed)}

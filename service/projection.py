@@ -1,12 +1,11 @@
 """Answers of goals whose rows must be compared: repeated variables and `_`.
 
-In: a snapshot and a `Selection`. Out: its distinct rows, sorted, so that a page is a slice after the last row
-of the page before it. Always: the rows depend on the epoch and the goal only, so a page chain is stable, and
-another process, or this one after the cache has let go of them, computes the same rows again.
+In: a snapshot and a `Selection`. Out: its distinct rows, sorted, so that a page is a slice after the last row of the
+page before it. Always: the rows depend only on the epoch and the goal, so a chain of pages is stable: another process,
+or this one after the rows have left the cache, computes the same rows again.
 
-Cost: one scan of the tuples that have the bound values, in blocks, once for each cursor chain while the cache
-holds the rows; a page is then two binary searches. Goals with distinct variables in all free columns never
-come here.
+Cost: one scan of the tuples that have the bound values, in blocks, for each chain of pages as long as the cache holds
+the rows; a page is then two binary searches. Goals with distinct variables in all free columns do not need this.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ R = TypeVar("R", bound=Sized)
 
 
 class RowCache(Generic[R]):
-    """The newest answers, by epoch token and query; at most `capacity` rows in all (one larger answer is kept
-    never)."""
+    """The newest answers, by epoch token and query; at most `capacity` rows in all (a larger answer is not kept)."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity

@@ -20,10 +20,9 @@ async def pin(
     """The snapshot to read.
 
     Raises:
-        InvalidTokenError, InvalidParameterError, InvalidCursorError: the parameters are wrong or
-        contradictory.
+        InvalidTokenError, InvalidParameterError, InvalidCursorError: the parameters are wrong or contradictory.
         EngineUnavailableError: the epoch of `at_least` is not published in time.
-        EpochNotRetainedError: the epoch asked for is not kept, or is not there and will not come.
+        EpochNotRetainedError: the epoch is no longer retained, or does not exist and will not come.
     """
     if cursor is not None and as_of is not None and as_of != cursor.epoch:
         raise InvalidCursorError(
@@ -34,7 +33,7 @@ async def pin(
         await _wait(service, at_least, epoch)
     snapshot = await service.client.snapshot(epoch)
     if cursor is not None and snapshot.token != cursor.token:
-        raise InvalidCursorError("the cursor belongs to another database; start again without one")
+        raise InvalidCursorError("the cursor belongs to another database; start again without a cursor")
     return snapshot
 
 
@@ -53,13 +52,13 @@ def page_limit(service: Service, limit: int | None) -> int:
     """The limit asked for, or the default.
 
     Raises:
-        InvalidParameterError: it is over this service's maximum.
+        InvalidParameterError: it exceeds this service's maximum.
     """
     if limit is None:
         return service.settings.default_limit
     if limit > service.settings.max_limit:
         raise InvalidParameterError(
-            f"limit {limit} is over this service's maximum of {service.settings.max_limit}",
+            f"limit {limit} exceeds this service's maximum of {service.settings.max_limit}",
             maximum=service.settings.max_limit,
         )
     return limit

@@ -23,7 +23,7 @@ _LISTENING = "Where the service listens"
 
 
 class Settings(DatabaseSettings):
-    """What an operator may choose about the service."""
+    """What an operator may configure in the service."""
 
     host: Annotated[str, Field(description="The address to listen on."), Shown("ADDRESS", _LISTENING)] = (
         "127.0.0.1"
@@ -31,12 +31,16 @@ class Settings(DatabaseSettings):
     port: Annotated[
         int,
         whole(0, 65_535),
-        Field(description="The port to listen on; 0 is any free one."),
+        Field(description="The port to listen on; 0 chooses any free one."),
         Shown("N", _LISTENING),
     ] = 8321
-    max_body_bytes: Annotated[int, SIZE, Field(ge=1, description="The largest request.")] = 64 * 1024 * 1024
+    max_body_bytes: Annotated[int, SIZE, Field(ge=1, description="The largest request body.")] = (
+        64 * 1024 * 1024
+    )
     wait_timeout: Annotated[
-        float, _ABOVE_0, Field(description="Wait this long for an epoch; then answer 202, or 503 to a read.")
+        float,
+        _ABOVE_0,
+        Field(description="Wait this long for an epoch; then answer a change with 202, a read with 503."),
     ] = 30.0
     default_limit: Annotated[
         int,
@@ -48,10 +52,12 @@ class Settings(DatabaseSettings):
     )
     retry_after: Annotated[int, whole(1), Field(description="The Retry-After of a 503, in seconds.")] = 1
     query_cache_rows: Annotated[
-        int, whole(0), Field(description="Rows of projected answers kept between the pages of cursor chains.")
+        int,
+        whole(0),
+        Field(description="Rows of projected answers that are kept for the next pages of a query."),
     ] = 1_000_000
     query_timeout: Annotated[
-        float, _ABOVE_0, Field(description="The time that a query has without `timeout`.")
+        float, _ABOVE_0, Field(description="The time that a query without `timeout` may take.")
     ] = 10.0
     max_query_timeout: Annotated[
         float,

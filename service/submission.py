@@ -1,8 +1,7 @@
-"""From a checked transaction to its answer: append to the log, wait for the epoch, say what became of it.
+"""From a checked transaction to its answer: append to the log, wait for the epoch, report the outcome.
 
-Always: whatever is answered after `append` returned is true of a transaction that the log has for good. So a
-wait that ends early, be it by time or because Redis went away meanwhile, is a 202 with a place to look, not
-an error.
+Always: once `append` has returned, the transaction is in the log for good. So a wait that ends early, because time is
+up or because Redis is no longer reachable, is answered with 202 and a URL for the outcome, not with an error.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ async def submit(
     """Append and answer; `started` is `time.perf_counter()` at the request's arrival.
 
     Raises:
-        IdempotencyConflictError: the key came with another body before.
+        IdempotencyConflictError: the key was used with another body before.
         StorageUnavailableError: the log could not be written.
-        UnknownTransactionError: the key is of a transaction whose outcome is no longer kept.
+        UnknownTransactionError: the key belongs to a transaction whose outcome is no longer kept.
     """
     chosen = replace(transaction, strategy=options.strategy, placement=options.placement)
     # A dry run changes nothing, so it may be done again; its key stays free for the transaction that it tries.
@@ -52,7 +51,7 @@ async def submit(
         outcome = None
     if outcome is None and receipt.replayed and not await _may_be_pending(service, receipt.transaction_id):
         raise UnknownTransactionError(
-            f"the transaction {receipt.transaction_id} of this Idempotency-Key was processed before, "
+            f"the transaction {receipt.transaction_id} with this Idempotency-Key was processed before, "
             "and its outcome is no longer kept",
             transaction=receipt.transaction_id,
         )

@@ -1,7 +1,7 @@
-"""A file from a request's body to the disk, where the engine's jobs find it.
+"""Writes the file in a request's body to disk, where the engine's jobs find it.
 
-Always: the file is never in memory as a whole; it appears under its final name, which is made of its SHA-256, when it
-is complete; so the same file sent twice is there once, and a connection that broke leaves nothing.
+Always: the file is never in memory as a whole. It appears under its final name, which is made from its SHA-256, only
+when it is complete; so the same file sent twice is stored once, and a broken connection leaves nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def receive(request: Request, folder: Path, name: str, limit: int) -> tupl
     """(upload, bytes, SHA-256) of the body, written below `folder`.
 
     Raises:
-        BodyTooLargeError: it is over `limit` bytes; nothing is left of it.
+        BodyTooLargeError: it has more than `limit` bytes; nothing is left of it.
         InvalidRequestError: it is empty, or the connection broke.
         BulkStorageError: it cannot be written.
     """

@@ -1,7 +1,8 @@
 """Small JSON bodies: from decoded JSON to the pydantic models that the API's description shows, or a typed error.
 
-Always: the error names the field and shows the value, and the first fault found is the one told; an unknown field comes
-before all else, because a misspelt one is also missing. Tuples are not looked at here (`Transaction.parse` does that).
+Always: the error names the field and shows the value, and only the first fault is reported. Unknown fields are reported
+before anything else, because a misspelt field is also missing. Tuples are not checked here (`Transaction.parse` does
+that).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _MUST = {
 
 
 def must(text: str) -> WrapValidator:
-    """Says in plain words what a field must do, in place of what pydantic says of each part of its type."""
+    """What a field must be, in plain words, instead of pydantic's messages about each part of its type."""
 
     def check(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -40,11 +41,11 @@ def must(text: str) -> WrapValidator:
 
 
 def read_as(model: type[M], decoded: Any, where: str = BODY) -> M:
-    """`decoded` as the model has it.
+    """`decoded` as an instance of the model.
 
     Raises:
-        InvalidRequestError: a field is unknown, missing or of another type or form.
-        InvalidWeightError: a weight is not one.
+        InvalidRequestError: a field is unknown or missing, or has the wrong type or form.
+        InvalidWeightError: a weight is not allowed.
     """
     try:
         return model.model_validate(decoded)

@@ -2,7 +2,7 @@
 
     from zedlog import Reasoner
 
-What stands here is what a user needs; it is imported when it is first asked for, so that `import zedlog` is cheap.
+This module holds the names that a user needs; each is imported when it is first used, so that `import zedlog` is cheap.
 `zedlog.errors` has the exceptions.
 """
 

@@ -1,4 +1,5 @@
-"""Every exception that Zedlog raises on purpose; `ZedlogError` is the root. Faults of its own are assertions."""
+"""Every exception that Zedlog raises on purpose; `ZedlogError` is the root. Bugs of Zedlog itself raise
+AssertionError."""
 
 from engine.errors import (
     ArityError,

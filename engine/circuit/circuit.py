@@ -1,10 +1,11 @@
 """The circuit: all that a placement needs to know to maintain a program, as plain data.
 
-Strata in topological order with their core rules' delta plans and folds, and the demanded indexes, each once. Always: a
-rule stands in the stratum of its head; whatever a stratum reads is in it or below it, and what it negates or folds is
-below it, except that a fold may be recursive with min and max, and with count, sum and mean where its target is
-declared `fixpoint`. Circuits are values that share what they have in common: a stratum that a change of the program
-does not concern is the same object before and after (compile.py makes them), so that a placement finds the others.
+A circuit has the strata in topological order, with the delta plans and folds of their core rules, and the demanded
+indexes, each once. Always: a rule belongs to the stratum of its head; whatever a stratum reads is in it or below it,
+and what it negates or folds is below it, with one exception: a fold may be recursive with min and max, and with count,
+sum and mean if its target is declared `fixpoint`. Circuits are values that share what they have in common: a stratum
+that is not affected by a change of the program is the same object before and after (compile.py sees to that), so that a
+placement can tell which strata are new.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from engine.language.syntax import FIXPOINT, Constant, Fixpoint, HeadAggregate, 
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """One strongly connected component. `recursive`: some rule of it reads a relation of it.
+    """One strongly connected component. `recursive`: one of its rules reads one of its relations.
 
-    `folds`: by target; a stratum with a fold in place, or over a source of its own, is `signed`: it may have
-    entries of weight -1.
+    `folds`: by target; a stratum with a fold in place, or with a fold over a source in the same stratum, is `signed`:
+    it may have entries of weight -1.
     """
 
     relations: tuple[str, ...]
@@ -36,7 +37,7 @@ class Stratum:
 
     @property
     def clocked(self) -> tuple[Fold, ...]:
-        """The folds over sources of which one is in the stratum: folded height by height."""
+        """The folds that have a source in this stratum; they are folded height by height."""
         return tuple(fold for fold in self.folds if set(fold.sources) & set(self.relations))
 
     @property
@@ -52,31 +53,31 @@ class Stratum:
         return frozenset(read - set(self.relations))
 
     def rules_before(self, before: Stratum) -> set[str]:
-        """The ids of the rules of the stratum as it was `before` through which changes of lower relations go: not of
-        those that could not derive anything, and are gone or have known types now."""
+        """The ids of the rules of the stratum as it was `before` that carry changes of lower relations. Rules that
+        could not derive anything because of unknown types, and are gone or have known types now, are left out."""
         now = {rule.id: rule for rule in self.rules}
         return {rule.id for rule in before.rules if not rule.computes_unknown or now.get(rule.id) == rule}
 
     @property
     def derives(self) -> bool:
-        """Whether anything in it is derived, and not only asserted."""
+        """Whether the stratum has rules or folds, and not only asserted facts."""
         return bool(self.rules or self.folds)
 
     @property
     def demands(self) -> Iterator[Demand]:
-        """The index that each plan's step, and each fold, needs; the same one may come several times."""
+        """The indexes that the steps of plans and the folds need; the same one may occur several times."""
         yield from (demand for rule in self.rules for plan in rule.plans for demand in plan.demands)
         yield from (demand for fold in self.folds for demand in fold.demands)
 
     @property
     def shape(self) -> object:
-        """What must be the same for the stratum's state to go on: its members and how they are folded."""
+        """What must stay the same for the stratum's state to be kept: its members and how they are folded."""
         return self.relations, tuple((f.target, f.function, f.place, f.type, f.fixpoint) for f in self.folds)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From a circuit, told by its token, to the next: the strata that only the next has, and that only it had."""
+    """The step from one circuit, identified by its token, to the next: the strata that were added and removed."""
 
     before: object
     fresh: tuple[Stratum, ...]
@@ -85,13 +86,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """See the module. `arities` holds every relation, also those that no rule mentions, and internal ones. Relations
-    stand under their keys (naming.py).
+    """See the module. `arities` holds every relation, including those that no rule mentions, and internal ones.
+    Relations are named by their keys (naming.py).
 
     demands: the indexes, each with the number of plans and folds that use it. rules: all core rules by id. readers: for
-    each relation the relations whose rules or folds read it. places: of each relation's stratum in `strata`. folds: by
-    target. targets: for each relation those of the folds that stand in its heads. made: what compile.py needs to make
-    the next circuit from this one. step: what is new against the circuit that it was made from.
+    each relation the relations whose rules or folds read it. places: the place of each relation's stratum in `strata`.
+    folds: by target. targets: for each relation the targets of the folds in its heads. made: what compile.py needs to
+    make the next circuit from this one. step: what differs from the circuit that this one was made from.
     """
 
     strata: tuple[Stratum, ...]
@@ -106,7 +107,7 @@ class Circuit:
     made: object = field(default=None, repr=False, compare=False)
     step: Step | None = field(default=None, repr=False, compare=False)
     token: object = field(default_factory=object, repr=False, compare=False)
-    """Tells this circuit from all others, and keeps nothing of it."""
+    """Identifies this circuit without keeping it in memory."""
 
     @classmethod
     def of(cls, strata: Sequence[Stratum], arities: Mapping[str, int]) -> Circuit:
@@ -143,7 +144,7 @@ class Circuit:
         return any(self.stratum_of[reader] is not own for reader in self.readers.get(relation, ()))
 
     def folds_of(self, relation: str) -> list[Fold]:
-        """The folds that stand in the heads of a relation."""
+        """The folds in the heads of a relation's rules."""
         return [self.folds[target] for target in self.targets.get(relation, ())]
 
 
@@ -151,7 +152,7 @@ EMPTY = Circuit((), {}, {}, {}, {}, {}, {})
 
 
 def is_internal(relation: str) -> bool:
-    """Whether the relation is one that only the circuit knows."""
+    """Whether the relation is internal to the circuit."""
     return INTERNAL in relation
 
 
@@ -167,10 +168,10 @@ def texts_of(circuit: Circuit) -> set[str]:
 
 
 def merged_fold(contributions: Sequence[tuple[Rule, Fold]]) -> Fold:
-    """The fold of a target that rules (at least one) contribute to.
+    """The fold of a target to which at least one rule contributes.
 
     Raises:
-        UnsupportedFeatureError: they do not agree on it.
+        UnsupportedFeatureError: the rules do not agree on it.
     """
     _, known = contributions[0]
     for origin, fold in contributions:
@@ -191,11 +192,11 @@ def merged_fold(contributions: Sequence[tuple[Rule, Fold]]) -> Fold:
 def check_folded_together(
     name: str, rules: Iterable[CompiledRule], target: Fold | None, is_whole_of_parts: bool
 ) -> None:
-    """The rules with the head `name` fit together. target: the fold into it. is_whole_of_parts: several folds make it
-    up.
+    """Check that the rules with the head `name` fit together. target: the fold into it. is_whole_of_parts: several
+    folds make it up.
 
     Raises:
-        UnsupportedFeatureError: one rule aggregates, and another does not, or aggregates other columns.
+        UnsupportedFeatureError: one rule aggregates, and another does not or aggregates other columns.
     """
     together: str | None = None
     for rule in rules:
@@ -217,7 +218,7 @@ def _column(fold: Fold) -> int:
 
 
 def declared_fold(fold: Fold, schemas: Mapping[str, Schema], fixpoints: Mapping[str, Fixpoint]) -> Fold:
-    """The fold with the types of its columns and what is declared of it."""
+    """The fold with the types of its columns and the `fixpoint` that is declared for it."""
     schema = schemas.get(fold.relation)
     if schema is None:
         return fold
@@ -227,10 +228,10 @@ def declared_fold(fold: Fold, schemas: Mapping[str, Schema], fixpoints: Mapping[
 
 
 def undeclarable_fixpoint(name: str, rule: CompiledRule) -> DeclarationError:
-    """The error for a relation that is declared `fixpoint` though `rule`, one of its rules, sums nothing up."""
+    """The error for a relation that is declared `fixpoint` although its rule `rule` has no count, sum or mean."""
     return DeclarationError(
-        f"{name} is declared {FIXPOINT}, which is for a count, sum or mean in the head of its rules; "
-        "min and max do not need it, not even in recursion",
+        f"{name} is declared {FIXPOINT}, which applies only to a count, sum or mean in the head of its rules; "
+        "min and max do not need it, even in recursion; remove it from the declaration",
         text=rule.rule.origin.text,
         span=rule.rule.origin.head.span,
         relation=name,
@@ -245,10 +246,11 @@ def _feeds(rule: CoreRule) -> bool:
 
 
 def check_stratified(stratum: Stratum, graph: Mapping[str, Set[str]], schemas: Mapping[str, Schema]) -> None:
-    """No relation of the stratum depends on its own negation, or on a fold of itself that is not declared so.
+    """Check that no relation of the stratum depends on its own negation, or on a fold of itself that is not declared
+    `fixpoint`.
 
-    min and max may be recursive, and a fold of which only the domain is: there the groups depend on the stratum, but
-    what is folded does not.
+    min and max may be recursive. So may a fold of which only the domain is in the stratum: then the groups depend on
+    the stratum, but the folded values do not.
     """
     members = set(stratum.relations)
     for rule in stratum.rules:
@@ -272,16 +274,16 @@ def check_stratified(stratum: Stratum, graph: Mapping[str, Set[str]], schemas: M
 
 
 def _how_to_declare(fold: Fold, origin: Rule, schemas: Mapping[str, Schema]) -> str:
-    """What to write for a recursive fold to be evaluated."""
+    """How to write a recursive fold so that it can be evaluated."""
     schema = schemas.get(fold.relation)
     if schema is None:
         return (
             "; an aggregate in a body cannot be recursive: write it in the head of a relation of its own, and declare "
-            f"that {FIXPOINT}"
+            f"that relation {FIXPOINT}"
         )
     columns = ", ".join(f"{c.name}: {c.type.value if c.type else '...'}" for c in schema.columns)
     limit = format_fixpoint(Fixpoint(1e-9 if fold.result is ColumnType.FLOAT else 0.0))
-    return f"; if the limit of the iteration is meant, declare .decl {fold.relation}({columns}) {limit}"
+    return f"; if you mean the limit of the iteration, write .decl {fold.relation}({columns}) {limit}"
 
 
 def _cycle(

@@ -1,13 +1,14 @@
-"""From rules to a circuit, and from one circuit to the next at the cost of what differs.
+"""From rules to a circuit, and from one circuit to the next at the cost of the difference.
 
-In: the checked rules of weight > 0 and the schemas of all relations; or a circuit, and which rules and relations are
-not as they were when it was made. Out: the circuit. Always: `update_circuit` gives what `compile_circuit` would, but
-for the order of strata that do not depend on each other. What is not concerned is shared with the circuit before: the
+In: the checked rules of weight > 0 and the schemas of all relations; or a circuit, and the rules and relations that
+have changed since it was made. Out: the circuit. Always: `update_circuit` gives the same as `compile_circuit`, except
+for the order of strata that do not depend on each other. What is not affected is shared with the previous circuit: the
 normal form of a rule, its plans, a stratum.
 
-The order of strata stays as it is as far as it can (Pearce and Kelly, ACM J. Exp. Algorithmics 11, 2006, on nodes that
-are components): a new edge that goes against it makes the stretch between its ends be ordered anew, and a lost edge
-inside of a stratum that one stratum. The rest costs some copies of dictionaries, about a microsecond for ten relations.
+The order of strata is kept as far as possible (Pearce and Kelly, ACM J. Exp. Algorithmics 11, 2006, on nodes that are
+components): a new edge against the order causes the strata between its ends to be sorted again, and an edge removed
+inside a stratum causes only that stratum to be analysed again. The rest costs some copies of dictionaries, about a
+microsecond for ten relations.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ _Names = Mapping[str, None]
 class _Made:
     """What the next circuit is made from.
 
-    normals: of each source rule. owners: the source rules that have a core rule. by_head: core rules by head.
-    contributions: to each fold's target, by source rule. graph: what the rules and folds of a relation read. kept:
-    relations that are there only because they hold tuples still.
+    normals: the normal form of each source rule. owners: for each core rule the source rules that produce it. by_head:
+    core rules by head. contributions: the folds into each target, by source rule. graph: what the rules and folds of a
+    relation read. kept: relations that remain only because they still hold tuples.
     """
 
     normals: Mapping[str, Normal] = field(default_factory=dict)
@@ -61,12 +62,13 @@ def compile_circuit(
     schemas: Mapping[str, Schema],
     fixpoints: Mapping[str, Fixpoint] | None = None,
 ) -> Circuit:
-    """The circuit of distinct `rules` over relations with `schemas`. `fixpoints`: of the relations declared so.
+    """The circuit of distinct `rules` over relations with `schemas`. `fixpoints`: the settings of the relations that
+    are declared `fixpoint`.
 
     Raises:
         StratificationError: a relation depends on its own negation, or on a count, sum or mean of itself and is not
             declared `fixpoint`; the cycle is named.
-        UnsupportedFeatureError: folds that do not fit together.
+        UnsupportedFeatureError: there are folds that do not fit together.
         DeclarationError: a relation is declared `fixpoint`, but its rules fold nothing.
     """
     by_id = {rule_id(rule): rule for rule in rules}
@@ -86,8 +88,9 @@ def update_circuit(
 ) -> Circuit:
     """The circuit of `rules`, by id, from the one `before`.
 
-    changed_rules: the ids of those that came, went, or whose columns have other types now. changed_relations: those
-    whose schema is another, or whose fixpoint is. holds: whether a relation of the circuit before holds tuples.
+    changed_rules: the ids of the rules that were added or removed, or whose columns have other types now.
+    changed_relations: those whose schema or fixpoint has changed. holds: whether a relation of the previous circuit
+    holds tuples.
 
     Raises:
         StratificationError, UnsupportedFeatureError, DeclarationError: as `compile_circuit`.
@@ -98,10 +101,10 @@ def update_circuit(
 
 
 class _Update:
-    """The parts of the circuit to be: copies of the ones before, changed in place.
+    """The parts of the new circuit: copies of the previous ones, changed in place.
 
-    heads: whose core rules changed. dirty: the relations whose stratum must be another object afterwards. loose: which
-    perhaps nothing mentions any more. edges: what reads what now, and did not before.
+    heads: the relations whose core rules changed. dirty: the relations whose stratum must become a new object. loose:
+    the relations that perhaps nothing mentions any more. edges: which relation reads which, where it did not before.
     """
 
     def __init__(
@@ -133,7 +136,7 @@ class _Update:
         self._contributions = cast("dict[str, Mapping[str, Fold]]", made.contributions)
 
     def _copy(self) -> None:
-        """Before rules, folds, or what reads what may change."""
+        """Called before rules, folds or dependencies change."""
         self._rules, self._demands, self._readers = (
             dict(self._rules),
             dict(self._demands),
@@ -149,7 +152,7 @@ class _Update:
         changed_rules: Sequence[str],
         changed_relations: Mapping[str, int | None],
     ) -> Circuit:
-        """The circuit; changed_relations have their arity, or None where nothing but tuples is left of them."""
+        """The circuit. changed_relations have their arity, or None if nothing but tuples is left of the relation."""
         for name, arity in changed_relations.items():
             if arity is not None:
                 self._set_arity(name, arity)
@@ -178,7 +181,7 @@ class _Update:
             self._dirty.add(name)
 
     def _owned(self, of: dict[str, Mapping[str, V]], name: str) -> dict[str, V]:
-        """The inner mapping, which is this update's own from now on."""
+        """The inner mapping, which from now on belongs to this update alone."""
         inner = of.get(name)
         if inner is None or (id(of), name) not in self._own:
             inner = of[name] = dict(inner or {})
@@ -255,7 +258,7 @@ class _Update:
     def _change_folds(
         self, went: Mapping[str, Normal], came: Mapping[str, Normal], refold: set[str]
     ) -> set[str]:
-        """Bring the folds up to date, those into `refold` in any case; returns what they have to do with."""
+        """Bring the folds up to date, those into `refold` in any case; returns the relations that are affected."""
         for id_, normal in went.items():
             for fold in normal.folds:
                 self._remove(self._contributions, fold.target, id_)
@@ -293,7 +296,7 @@ class _Update:
         return declared_fold(merged_fold(origins), self._schemas, self._fixpoints)
 
     def _check_head(self, name: str) -> None:
-        """The rules of a relation fit its folds, and what is declared of it."""
+        """Check that the rules of a relation fit its folds and its declaration."""
         rules = [rule for _, rule in sorted(self._by_head.get(name, {}).items())]
         folds = [self._folds[target] for target in self._targets.get(name, ())]
         is_whole = any(fold.part_of == name for fold in folds)
@@ -321,7 +324,7 @@ class _Update:
         self._graph[head] = reads
 
     def _drop_loose(self) -> frozenset[str]:
-        """Drop the relations that nothing mentions and that hold nothing; returns those that hold tuples still."""
+        """Drop the relations that nothing mentions and that hold nothing; returns those that still hold tuples."""
         kept = set()
         for name in self._loose:
             if name in self._schemas or any(
@@ -398,7 +401,7 @@ class _Update:
         )
 
     def _stretch(self) -> tuple[int, int, set[str]]:
-        """The places [first, last) of the strata whose order the new edges upset, or where the new relations go; and
+        """The places [first, last) of the strata whose order the new edges violate, or where the new relations go; and
         all relations that belong there from now on."""
         places, strata = self._before.places, self._before.strata
         new = {name for name in self._dirty if name not in places and name in self._arities}
@@ -413,7 +416,7 @@ class _Update:
         return first, last, new.union(*(stratum.relations for stratum in strata[first:last]))
 
     def _stratum(self, members: tuple[str, ...]) -> Stratum:
-        """The stratum of the members: the one before, if nothing about it is new."""
+        """The stratum of the members: the previous object if nothing about it is new."""
         known = self._before.stratum_of.get(members[0])
         if known is not None and known.relations == members and self._dirty.isdisjoint(members):
             return known

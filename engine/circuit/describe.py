@@ -100,9 +100,9 @@ def _stratum(number: int, stratum: Stratum) -> dict[str, Any]:
 
 
 def _fold(fold: Fold, clocked: bool) -> dict[str, Any]:
-    """`sources` is empty for a fold in place: over the target's own supported tuples.
+    """`sources` is empty for a fold in place, which is over the target's own supported tuples.
 
-    `by_height`: it is in place, or a source is of the same stratum (`clocked`), which goes as far as `fixpoint` says.
+    `by_height`: the fold is in place, or a source is in the same stratum (`clocked`); then `fixpoint` limits it.
     """
     limit = fold.fixpoint
     return {
@@ -117,7 +117,7 @@ def _fold(fold: Fold, clocked: bool) -> dict[str, Any]:
 
 
 def _text(rule: CompiledRule) -> str:
-    """The core rule as text; internal names show as they are."""
+    """The core rule as text; internal names are shown as they are."""
     return format_rule(Rule(rule.rule.head, rule.rule.body))
 
 

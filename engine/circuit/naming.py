@@ -1,13 +1,13 @@
-"""Names in the circuit: there, a relation is its name and the types of its columns.
+"""Names in the circuit: there, a relation is identified by its name and the types of its columns.
 
-In: what a relation's columns were when the circuit was last compiled, and what they are now. Out: the key by which the
-circuit knows it. Always: what a stored code means never changes in place. Where the types of a column change, the
-relation goes on under another key: the old one empties and the new one fills, each with its own codes, and whatever
-reads it sees both changes, as it would those of two relations. A rule over the new key is another rule for the circuit,
-so what it derived from the old codes is taken back.
+In: a relation's columns when the circuit was last compiled, and now. Out: the key by which the circuit knows the
+relation. Always: the meaning of a stored code never changes in place. If the type of a column changes, the relation
+continues under another key: the old one empties and the new one fills, each with its own codes, and whatever reads the
+relation sees both changes, as if they were changes of two relations. A rule over the new key is a new rule for the
+circuit, so what was derived from the old codes is retracted.
 
-A key is the relation's name, or the name and a prime; the two take turns, for the old one is empty when the epoch ends.
-Nearly every relation keeps its name for ever.
+A key is the relation's name, or the name and a prime; the two alternate, because the old one is empty when the epoch
+ends. Nearly every relation keeps its name for ever.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from engine.language.schema import ColumnType
 from engine.language.syntax import Atom, Literal, Rule, Term, rebuilt
 
 PRIME = "\N{PRIME}"
-"""Behind the name of a relation under its other key; no text can write it."""
+"""Follows the name of a relation under its other key; no program text can contain it."""
 
 Types = Sequence[ColumnType | None]
 _Node = TypeVar("_Node", bound=Literal | Term)
 
 
 def name_of(key: str) -> str:
-    """The relation that a key stands for."""
+    """The relation that a key denotes."""
     return key.removesuffix(PRIME)
 
 
 def other_key(key: str) -> str:
-    """The key under which a relation goes on when its types change."""
+    """The key under which a relation continues when its types change."""
     return name_of(key) if key.endswith(PRIME) else key + PRIME
 
 
@@ -45,7 +45,7 @@ def may_stay(before: Types, after: Types) -> bool:
 
 
 def renamed(rule: Rule, keys: Mapping[str, str]) -> Rule:
-    """The rule with every relation under its key; the rule itself where none has another."""
+    """The rule with every relation under its key; the rule itself if all keys are the names."""
     if not keys:
         return rule
     head, body = _renamed(rule.head, keys), tuple(_renamed(literal, keys) for literal in rule.body)
@@ -53,7 +53,8 @@ def renamed(rule: Rule, keys: Mapping[str, str]) -> Rule:
 
 
 def named(error: ZedlogError, names: Mapping[str, str]) -> ZedlogError:
-    """The error with other words for what only the circuit knows: the keys of relations, the ids of rules over them."""
+    """The error in the user's terms: keys of relations, and ids of rules over them, become the names and ids that users
+    know."""
     for key, name in names.items():
         error.message = error.message.replace(key, name)
         error.detail = {field: _named(value, key, name) for field, value in error.detail.items()}

@@ -1,9 +1,9 @@
-"""Normal form: what a rule of the language comes to in atoms, negated atoms, conditions and folds.
+"""Normal form: a rule of the language as atoms, negated atoms, conditions and folds.
 
-In: a rule that `check_rule` has passed, and the types of the columns. Out: core rules and folds over relations, some
-of them internal (their names have an `@`, which no text can write). Always: the core rules derive for every relation
-of the text what the rule says; core atoms hold variables, constants and `_` only, a negated atom has no `_`, and a
-condition has no aggregate in it.
+In: a rule that `check_rule` has passed, and the types of the columns. Out: core rules and folds over relations, some of
+them internal (their names contain an `@`, which no program text can). Always: for every relation of the text the core
+rules derive what the rule says; core atoms hold only variables, constants and `_`, a negated atom has no `_`, and a
+condition contains no aggregate.
 
     head or atom with a computed argument   p(x + 1)            -> p(v), v = x + 1
     negated atom with `_`                   !p(x, _)            -> !p@0(x),  p@0(x) :- p(x, _).
@@ -21,9 +21,9 @@ condition has no aggregate in it.
     range                               x = range(a, b)     -> r@range1(a, b, v), x = v, and rules for it (ranges.py)
 
 A contribution to a fold is a distinct binding of all variables of the body, where each `_` of a positive atom is a
-variable of its own: those relations hold the bindings, so that equal values from different bindings all count. An empty
-group counts and sums to 0, as in Souffle: such a rule has a second variant for the groups that are not there. A
-variable that an aggregate's body does not bind itself gets its values from the atoms around the aggregate.
+variable of its own. The source relations hold these bindings, so that equal values from different bindings all count.
+The count and the sum of an empty group are 0, as in Souffle: such a rule has a second variant for the groups without
+bindings. A variable that an aggregate's body does not bind gets its values from the atoms around the aggregate.
 """
 
 from __future__ import annotations
@@ -66,18 +66,19 @@ from engine.language.syntax import (
 from engine.language.witnesses import is_copied, without_witnesses
 
 INTERNAL = "@"
-"""In the name of every relation that no text can write."""
+"""Part of the name of every internal relation; no program text can contain it."""
 UNIT = "@unit"
-"""A relation of no columns that always holds: where a body without positive atoms starts."""
+"""A relation without columns that always holds; a body without positive atoms starts from it."""
 TOGETHER = "@together"
-"""In the id of a rule that puts several folds together: the relation before it, the folded columns behind."""
+"""Part of the id of a rule that joins several folds: the relation stands before it, the folded columns after it."""
 IN_PLACE = frozenset({"min", "max"})
-"""Folds whose value is one of the contributions: they are taken among the target's own tuples."""
+"""Folds whose value is one of the contributions: they are computed over the target's own tuples."""
 _MOST_DEFAULTS = 4
 
 Types = Mapping[str, ColumnType | None]
 Around = Sequence[Sequence[Literal]]
-"""The literals around an aggregate that have none: those of the rule's body, then of each aggregate that it is in."""
+"""The literals around an aggregate that contain no aggregate: those of the rule's body, then those of each aggregate
+that encloses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +102,14 @@ class CoreRule:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """An aggregate: `target` holds for each group one tuple, with the folded value in column `place`.
+    """An aggregate: `target` holds one tuple for each group, with the folded value in column `place`.
 
     function: count, sum, mean, min, max. sources: relations of (group ..., value, binding ...), whose tuples are the
     contributions; none for a fold in place, where the contributions are the target's own supported tuples. domain: the
-    relation of the groups that are asked for, where the atoms around the aggregate say which. fixpoint: how far the
-    fold goes where it is recursive. types: of the target's columns. written: the function as the rule has it, where
-    that is another one. part_of: the relation that several folds make up, of which this one has `columns`.
+    relation of the groups that are asked for, if the atoms around the aggregate determine them. fixpoint: when a
+    recursive fold stops. types: those of the target's columns. written: the function as the rule has it, if it is a
+    different one. part_of: the relation that several folds make up, if this fold is one of them; `columns` are those
+    that it contributes.
     """
 
     target: str
@@ -125,12 +127,13 @@ class Fold:
 
     @property
     def relation(self) -> str:
-        """The relation in whose heads the aggregate stands; of one in a body the target itself."""
+        """The relation in whose heads the aggregate stands; for an aggregate in a body, the target itself."""
         return self.part_of or self.target
 
     @property
     def takes_facts(self) -> bool:
-        """Whether a fact of the relation is a contribution: of one that is folded by min or max alone."""
+        """Whether a fact of the relation is a contribution, which is so if the relation is folded by min or max
+        alone."""
         return not self.sources and self.part_of is None
 
     @property
@@ -154,7 +157,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """What one rule comes to."""
+    """The normal form of one rule."""
 
     rules: tuple[CoreRule, ...]
     folds: tuple[Fold, ...]
@@ -164,7 +167,7 @@ def normalise(rule: Rule, schemas: Mapping[str, Schema], id_: str | None = None)
     """The normal form of a checked rule; `id_` is its `rule_id`, where that is known.
 
     Raises:
-        UnsupportedFeatureError: a form that is understood but not evaluated (the least of symbols, say).
+        UnsupportedFeatureError: the rule is well-formed, but cannot be evaluated (the minimum of symbols, say).
     """
     renamed = distinct_locals(without_ranges(without_witnesses(rule)))
     mentioned = {name: RANGES.get(name) or schemas[name] for name in relations_of(renamed)}
@@ -174,7 +177,7 @@ def normalise(rule: Rule, schemas: Mapping[str, Schema], id_: str | None = None)
 
 @dataclass(slots=True)
 class _Default:
-    """An empty group of a count or sum: `result` is `zero` where no tuple of `groups` matches."""
+    """An empty group of a count or sum: `result` is `zero` if no tuple of `groups` matches."""
 
     atom: Atom
     groups: Atom
@@ -219,7 +222,7 @@ class _Normaliser:
         """The rule, once for each choice of which of its counts and sums are empty."""
         if len(body.defaults) > _MOST_DEFAULTS:
             raise UnsupportedFeatureError(
-                f"a body may hold {_MOST_DEFAULTS} counts and sums at the most; split it through a new relation",
+                f"a body may contain at most {_MOST_DEFAULTS} counts and sums; move some of them into a new relation",
                 text=self._rule.text,
                 span=self._rule.span,
             )
@@ -238,13 +241,13 @@ class _Normaliser:
     def _refuse_order(self, function: str, kind: ColumnType | None, span: Span) -> None:
         if function in IN_PLACE and kind not in (ColumnType.NUMBER, ColumnType.FLOAT, None):
             raise UnsupportedFeatureError(
-                f"{function} is over numbers and floats, not over {kind.value if kind else ''}s",
+                f"{function} works on numbers and floats, not on {kind.value if kind else ''}s",
                 text=self._rule.text,
                 span=span,
             )
 
     def _heads(self, body: _Body, around: Around) -> list[tuple[str, Atom]]:
-        """What the rule derives, each with the id of its core rule: one thing for each aggregate in the head."""
+        """The heads that the rule derives, each with the id of its core rule: one for each aggregate in the head."""
         head = self._rule.head
         scope = names_outside(head, *self._rule.body)
         folded = {i: term for i, term in enumerate(head.terms) if isinstance(term, HeadAggregate)}
@@ -292,7 +295,8 @@ class _Normaliser:
         return id_, Atom(source, (*keys, simple[place], *bindings), self._rule.head.span)
 
     def _put_together(self, head: Atom, group: Sequence[int], places: Sequence[int]) -> None:
-        """The rule that makes one tuple of the folds of a group; the same for all rules that fold the same columns."""
+        """The rule that joins the folds of a group into one tuple; the same for all rules that fold the same
+        columns."""
         columns = [Variable(f"{INTERNAL}{i}") for i in range(head.arity)]
         body = tuple(
             Atom(_part(head.relation, place), tuple(columns[i] for i in (*group, place))) for place in places
@@ -324,7 +328,7 @@ class _Normaliser:
         return replace(atom, terms=tuple(terms))
 
     def _range(self, literal: Atom, body: _Body, scope: Set[str], around: Around) -> Atom:
-        """The values of a range as an atom (ranges.py); what is asked for comes from the literals around it."""
+        """The values of a range as an atom (ranges.py); its arguments get their values from the literals around it."""
         self._ranges += 1
         name = f"{self._id}{INTERNAL}range{self._ranges}"
         *arguments, value = literal.terms
@@ -345,8 +349,8 @@ class _Normaliser:
         return Atom(name, terms, literal.span)
 
     def _binding(self, needed: set[str], literal: Atom, around: Around) -> list[Literal]:
-        """Literals around a range that give its arguments their values: of the nearest, and of as few ranges as can
-        be, so that two that do not need each other do not ask for each other."""
+        """Literals around a range that give its arguments their values: the nearest ones, and as few ranges as
+        possible, so that two ranges that do not need each other do not depend on each other."""
         near: list[Literal] = []
         for level in reversed(around):
             near = [*level, *near]
@@ -363,8 +367,8 @@ class _Normaliser:
                     break
                 kept += ready
         raise UnsupportedFeatureError(
-            f"the arguments of this range get their values from an aggregate ({', '.join(sorted(needed))}); name the "
-            "aggregate's result by a relation of its own",
+            f"the arguments of this range get their values from an aggregate ({', '.join(sorted(needed))}); put the "
+            "aggregate into a rule of its own",
             text=self._rule.text,
             span=literal.span,
         )
@@ -463,9 +467,10 @@ class _Normaliser:
         return result
 
     def _factors(self, aggregate: Aggregate, scope: Set[str]) -> list[Aggregate]:
-        """The aggregates whose product this one is: for a count or a sum of numbers over parts that have no variable in
-        common but those of the group. So the parts' bindings are kept, and not all combinations of them. Nothing may be
-        computed: a value that does not exist must not refuse what an empty other part makes 0."""
+        """The aggregates whose product this one is: for a count or a sum of numbers over parts that have no variables
+        in common except those of the group. Then only the bindings of the parts are kept instead of all their
+        combinations. The parts must not compute anything: a value that does not exist must not cause a refusal if
+        another part is empty and the result therefore 0."""
         argument = aggregate.argument
         computes = any(
             is_range(literal) or any(map(depth_of, terms_of(literal))) for literal in aggregate.body
@@ -494,9 +499,9 @@ class _Normaliser:
         ]
 
     def _bind(self, name: str, shared: list[str], inside: _Body, around: Around) -> Atom | None:
-        """Give the shared variables that the aggregate's body does not bind their values from around it.
+        """Give values from around the aggregate to the shared variables that its body does not bind.
 
-        The atom that does is of all shared variables, as far as the literals around have them.
+        The atom for this has all shared variables that the literals around the aggregate bind.
         """
         bound = {
             t.name for a in inside.literals if isinstance(a, Atom) for t in a.terms if isinstance(t, Variable)
@@ -517,8 +522,8 @@ class _Normaliser:
         for variable in missing:
             if variable not in given:
                 raise UnsupportedFeatureError(
-                    f"the variable {variable} gets its value from another aggregate, and no atom inside of this one "
-                    "has it; write one of the two as a relation",
+                    f"the variable {variable} gets its value from another aggregate, and no atom inside this one "
+                    "binds it; move one of the two aggregates into a rule of its own",
                     text=self._rule.text,
                     span=self._rule.span,
                 )
@@ -557,7 +562,8 @@ class _Normaliser:
 
 
 def _independent(literals: Sequence[Literal], given: Set[str]) -> list[list[Literal]]:
-    """The literals in parts that share no variables but those `given`, each with a positive atom; in their order."""
+    """The literals in parts that share only variables in `given`; each part has a positive atom; their order is
+    kept."""
     parts: list[tuple[set[str], list[int]]] = []
     loose: list[int] = []
     for place, literal in enumerate(literals):
@@ -583,7 +589,8 @@ def _independent(literals: Sequence[Literal], given: Set[str]) -> list[list[Lite
 
 
 def _bound_together(around: Iterable[Literal]) -> tuple[list[Literal], set[str]]:
-    """The atoms and conditions that bind each other without the results of aggregates, and what they bind."""
+    """The atoms and conditions that can be bound without the results of aggregates, and the variables that they
+    bind."""
     kept: list[Literal] = [literal for literal in around if isinstance(literal, Atom | Comparison)]
     while True:
         bound = bound_by(map(as_equation, kept))
@@ -599,12 +606,12 @@ def _names_of_arguments(literal: Literal) -> set[str]:
 
 
 def _part(relation: str, place: int) -> str:
-    """The relation of one of several folds that make up `relation`."""
+    """The name of the relation for one of the several folds that make up `relation`."""
     return f"{relation}{INTERNAL}fold{place}"
 
 
 def _other_variables(names: Iterable[str], terms: Iterable[Term]) -> list[Variable]:
-    """The variables of `names` that are not among the terms already, in order."""
+    """The variables of `names` that are not yet among the terms, in order."""
     there = {term.name for term in terms if isinstance(term, Variable)}
     return [Variable(name) for name in sorted(names) if name not in there]
 

@@ -1,13 +1,14 @@
-"""Pivots: an argument that a recursive stratum hands on unchanged, so that its fixpoint falls into independent parts.
+"""Pivots: an argument that a recursive stratum passes on unchanged, so that its fixpoint splits into independent parts.
 
 In: a stratum. Out: for each of its relations one column, or None. Always: every recursive rule has exactly one atom of
-the stratum, and the head's pivot column is the same variable as that atom's; of a relation folded in place it is a
-column of the group. So the derivations of a tuple never leave the tuples with its own pivot value:
+the stratum, and the head's pivot column is the same variable as that atom's; in a relation folded in place it is a
+column of the group. So all derivations of a tuple use only tuples of the stratum with the same pivot value:
 
     tc(x, z) :- tc(x, y), arc(y, z).     pivot: column 0 of tc
 
-A placement may then compute the stratum by parts, by the pivot's value, and look at no other part (Cohen and Wolfson,
-"Why a single parallelization strategy is not enough in knowledge bases", PODS 1989; Ganguly et al., SIGMOD 1990).
+A placement may then compute the stratum in parts, one for each value or range of values of the pivot, and each part
+needs no other (Cohen and Wolfson, "Why a single parallelization strategy is not enough in knowledge bases", PODS 1989;
+Ganguly et al., SIGMOD 1990).
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from engine.circuit.circuit import Stratum
 
 Link = tuple[str, str, frozenset[tuple[int, int]]]
-"""Of a recursive rule: the head, the atom's relation, and the pairs (head column, atom column) of one variable."""
+"""For a recursive rule: the head, the atom's relation, and the pairs (head column, atom column) with equal
+variables."""
 
 
 @lru_cache(maxsize=256)
 def pivot_of(stratum: Stratum) -> Mapping[str, int] | None:
-    """The pivot column of each relation of a recursive stratum; of several choices the one with least columns."""
+    """The pivot column of each relation of a recursive stratum; among several choices the one with the lowest
+    columns."""
     if not stratum.recursive or any(fold.sources for fold in stratum.folds):
         return None
     # What is folded in place is not part of its group, and a group must not fall apart.

@@ -1,11 +1,11 @@
 """Delta plans: how the change of one body atom becomes a change of the head.
 
-In: a core rule. Out: one `Plan` for each atom of the body, negated ones too. A plan starts from the changed tuples of
-its atom and extends the bindings by the other literals: conditions and negated atoms as soon as their variables are
-bound, atoms in the order that binds most first; it ends at the head. For a body a, b the plans together compute
-`da * b + a * db + da * db` (DBSP, Budiu et al., VLDB 2023, section 4: the incremental join), where a step's `before`
-says whether its atom stands before the starting one in the rule: then it sees the batch applied. A tuple that appears
-in a negated relation takes derivations away: its plan starts with the weights turned round.
+In: a core rule. Out: one `Plan` for each atom of the body, including negated ones. A plan starts from the changed
+tuples of its atom and extends the bindings by the other literals: conditions and negated atoms as soon as their
+variables are bound, atoms in the order that binds most first; it ends at the head. For a body a, b the plans together
+compute `da * b + a * db + da * db` (DBSP, Budiu et al., VLDB 2023, section 4: the incremental join), where a step's
+`before` says whether its atom stands before the starting one in the rule: then it sees the batch applied. A tuple that
+appears in a negated relation removes derivations: its plan starts with the weights negated.
 
 Plans are plain data without codes or arrays; both placements execute them, and `GET /v1/circuit` shows them. They are
 validated while they are built: each step knows every variable that it uses.
@@ -22,14 +22,14 @@ from engine.language.binding import sides
 from engine.language.syntax import Atom, Comparison, Constant, Negation, Term, Variable, names_of
 
 Source = str | Constant
-"""Where a column's value comes from: the variable of that name, or a constant."""
+"""The source of a column's value: the variable of that name, or a constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
     """The changed tuples of literal `atom` that fit its constants and repeated variables.
 
-    `negated`: the atom is, and a tuple that appears counts -1.
+    `negated`: the atom is negated, so that a tuple that appears counts -1.
     """
 
     atom: int
@@ -44,8 +44,8 @@ class Start:
 class Extend:
     """Join with an index: look up `key`, keep the variables `carry`, bind `kept` from the posting's columns.
 
-    `equal` are pairs of columns that hold the same new variable. `consolidate`: something is dropped here, so that
-    equal results are summed before they go on.
+    `equal` are pairs of columns that hold the same new variable. `consolidate`: variables are dropped here, so equal
+    results are summed before they go on.
     """
 
     atom: int
@@ -64,7 +64,7 @@ class Extend:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """An atom of which every column is bound: keep the bindings whose tuple is there. Needs no index."""
+    """An atom whose columns are all bound: keep the bindings whose tuple is there. Needs no index."""
 
     atom: int
     relation: str
@@ -138,12 +138,12 @@ class CompiledRule:
     plans: tuple[Plan, ...]
     head: str = field(init=False, repr=False, compare=False)
     body: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    """The relations that the rule reads, also those that it negates."""
+    """The relations that the rule reads, including those that it negates."""
     negated: frozenset[str] = field(init=False, repr=False, compare=False)
     """The relations that the rule negates."""
     computes_unknown: bool = field(init=False, repr=False, compare=False)
-    """Whether it computes with a value of unknown type. It derives nothing then, for a column of unknown type has no
-    tuples; and when the column gets some, and so a type, this rule is not the one to see them."""
+    """Whether the rule computes with a value of unknown type. Then it derives nothing, because a column of unknown type
+    has no tuples. When the column gets tuples, and so a type, the rule is compiled anew, and the new one sees them."""
 
     def __post_init__(self) -> None:
         # Asked for again and again, for every rule of a stratum.
@@ -158,7 +158,7 @@ class CompiledRule:
 
     @property
     def atoms(self) -> tuple[Atom, ...]:
-        """The atoms of the body, also the negated ones."""
+        """The atoms of the body, including the negated ones."""
         return tuple(atom for atom, _ in _atoms(self.rule))
 
 
@@ -245,7 +245,8 @@ class _Planner:
         return Plan(self._rule.id, begin, tuple(steps), self._rule.head.relation, self._columns)
 
     def _order(self) -> list[int]:
-        """The other literals: what needs no look-up as soon as it can be, then the atom that binds most."""
+        """The other literals: those that need no look-up as soon as their variables are bound, then the best atom to
+        join."""
         body = self._rule.body
         known = set(self._names[self._start])
         left = [i for i in range(len(body)) if i != self._start]
@@ -310,13 +311,13 @@ class _Planner:
 
 
 def _rank(atom: Atom, known: frozenset[str]) -> tuple[bool, bool, int, int]:
-    """A fully bound atom before all, then one that is connected, then the one with most columns bound."""
+    """A fully bound atom comes first, then one that is connected, then the one with the most bound columns."""
     bound = len(_key(atom, known))
     return bound == atom.arity, bool(names_of(atom) & known), bound, bound - atom.arity
 
 
 def _key(atom: Atom, known: Iterable[str]) -> tuple[tuple[int, Source], ...]:
-    """The columns of an atom whose value is known, with where it comes from."""
+    """The columns of an atom whose value is known, with its source."""
     return tuple(
         (column, _source(term))
         for column, term in enumerate(atom.terms)
@@ -325,7 +326,7 @@ def _key(atom: Atom, known: Iterable[str]) -> tuple[tuple[int, Source], ...]:
 
 
 def equation(literal: Comparison, known: set[str]) -> tuple[str, Term] | None:
-    """(variable, term) where the literal is an equation that binds a new variable to a term of known ones."""
+    """(variable, term) if the literal is an equation that binds a new variable to a term of known ones."""
     return next(
         (
             (target, term)

@@ -1,16 +1,16 @@
-"""`range(from, to, step)` in rules: a functor of several values, as a relation.
+"""`range(from, to, step)` in rules: a functor with several values, represented as a relation.
 
-In: a rule. Out: the same with a new variable in the place of each range, and an atom of RANGE that binds it: in the
-body, or in the body of the aggregate that the range stands in. normal.py makes rules of these atoms:
+In: a rule. Out: the same rule with a new variable in place of each range, and an atom of RANGE that binds it: in the
+body, or in the body of the aggregate that the range stands in. normal.py makes rules for these atoms:
 
     asked(a, b, s)            the arguments, from the literals around the range
     part(a, b, s, i, n)       n values from the i-th on; parts of more than one value are halved
     range(a, b, s, v)         v = a + i * s, for the parts of one value
 
-so that a range of n values is there after log2(n) heights, on any placement.
+so that a range of n values is complete after log2(n) heights, on any placement.
 
-As in Souffle: `from` is the first value, `to` is not reached; without a step it is 1, or -1 towards a smaller `to`; a
-step of 0 gives `from`, unless that is `to`; where the step leads away from `to` there is no value.
+As in Souffle: `from` is the first value, `to` is excluded; the default step is 1, or -1 if `to` is smaller than `from`;
+a step of 0 gives only `from`, unless it equals `to`; if the step leads away from `to` there is no value.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ SCHEMAS = {
     name: Schema(name, tuple(Column(column, ColumnType.NUMBER) for column in (*arguments, "value")))
     for name, arguments in _ARGUMENTS.items()
 }
-"""Of the atoms that stand for ranges, by relation."""
+"""The schemas of the atoms that represent ranges, by relation."""
 _ZERO, _ONE, _TWO = (Constant(value, ColumnType.NUMBER) for value in (0, 1, 2))
 _Node = TypeVar("_Node", bound=Literal | Term)
 
 
 def is_range(literal: Literal) -> bool:
-    """Whether the literal is an atom that stands for a range; its last term is the value."""
+    """Whether the literal is an atom that represents a range; its last term is the value."""
     return isinstance(literal, Atom) and literal.relation in SCHEMAS
 
 
 def as_equation(literal: Literal) -> Literal:
-    """An atom that stands for a range as `value = range(...)`; every other literal as it is."""
+    """An atom that represents a range, as `value = range(...)`; every other literal unchanged."""
     if not (isinstance(literal, Atom) and is_range(literal)):
         return literal
     return Comparison("=", literal.terms[-1], FunctorCall(FUNCTOR, literal.terms[:-1]), literal.span)
@@ -69,7 +69,7 @@ def without_ranges(rule: Rule) -> Rule:
 
 
 def range_rules(asked: Atom, part: str, values: str) -> list[tuple[Atom, list[Literal]]]:
-    """The rules (head, body) that make `values` of what is `asked`. Their variables are numbers."""
+    """The rules (head, body) that derive `values` from what is `asked`. Their variables are numbers."""
     first, last, step, at, count, half = map(Variable, ("a", "b", "s", "i", "n", "h"))
     given = Atom(asked.relation, (first, last, step)[: asked.arity])
     start = Atom(part, (first, last, step, at, count))
@@ -120,7 +120,7 @@ def _is_call(node: Literal | Term) -> bool:
 
 
 class _Hoisting:
-    """Takes ranges out of terms; the atoms that stand for them go to `added`."""
+    """Takes ranges out of terms; the atoms that represent them are appended to `added`."""
 
     def __init__(self) -> None:
         self._count = 0

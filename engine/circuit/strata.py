@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 def components(graph: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
     """The strongly connected components of `graph` (relation -> relations that its rules read).
 
-    Every component comes after all that it reads; its members are sorted, and so is the order of roots, so that the
-    result depends on the graph alone. Tarjan, SIAM J. Comput. 1(2), 1972, without recursion. O(nodes + edges).
+    Every component comes after all that it reads. Members and roots are sorted, so that the result depends on the graph
+    alone. Tarjan, SIAM J. Comput. 1(2), 1972, without recursion. O(nodes + edges).
     """
     index: dict[str, int] = {}
     low: dict[str, int] = {}

@@ -1,18 +1,19 @@
-"""Values that do not exist: which question about a rule decides whether one refuses the epoch.
+"""Values that do not exist (1 / 0, an overflow): the question that decides whether one of them refuses the epoch.
 
-An epoch is refused if, in the state that it leads to, some binding fulfils a rule but for literals that have no value
-(1 / 0, an overflow), and no other literal is false. Plans evaluate a literal as soon as they can, and on changes of one
-relation after the other, so they also meet bindings that an atom to come excludes, or that are on their way out. These
-must not decide: what is refused would depend on the order of changes. So a plan drops a binding without a value and
-goes on; the placement remembers the rule, and the binding's values where they are few, and asks here, at the end:
+An epoch is refused if, in the state that it leads to, some binding makes no literal of a rule false, but some literal
+has no value. Plans evaluate a literal as soon as they can, and on the changes of one relation after the other, so they
+also meet bindings that a later atom excludes, or that are about to be retracted. These must not decide, or else the
+refusal would depend on the order of changes. So a plan drops a binding without a value and goes on; the placement
+remembers the rule, and the binding's values if they are few, and asks at the end:
 
     p(z) :- q(x, y), z = x / y, ok(y), z > 2.                   met: no value of x / y for x, y = 7, 0
     sure: @binding(x, y) :- @undefined(x, y), q(x, y), ok(y).   last: z = x / y, z > 2
 
-In: the rule and the variables whose values were remembered. Out: a core rule over the final collections of all that
-always has a value, and the steps that may have none, with what waits for their variables. A binding of the first is to
-be taken through the second: a step that is false ends it, a step without a value marks it, and a step that uses a
-variable without a value has no value either. The epoch is refused if a marked binding comes to the end.
+In: the rule and the variables whose values were remembered. Out: a core rule (`sure`) over the final collections, with
+the literals that always have a value; and the steps (`last`) that may have none, together with those that wait for
+their variables. Each binding of the rule is taken through the steps: a step that is false drops it, a step without a
+value marks it, and a step that uses a variable without a value has no value either. The epoch is refused if a marked
+binding reaches the end.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ Last = Let | Where | Absent
 class Question:
     """Whether a rule has a binding over the final state for which a literal has no value; see the module.
 
-    sure: the rule of all that always has a value; its head holds `variables`. last: the other steps, in an order in
-    which they can be taken; `literal` is a place in the body of `rule`.
+    sure: the rule of the literals that always have a value; its head holds `variables`. last: the other steps, in an
+    order in which they can be evaluated; `literal` is a place in the body of `rule`.
     """
 
     rule: CoreRule
@@ -73,8 +74,8 @@ class Question:
     last: tuple[Last, ...]
 
     def refusal(self, binding: Mapping[str, Codes], symbols: SymbolTable) -> EvaluationError:
-        """The error for a binding (int64[1] for each variable) that comes to the end without a value, as the
-        evaluation of the first literal without one gives it."""
+        """The error for a binding (int64[1] for each variable) that reaches the end without a value: the one that
+        evaluating its first literal without a value raises."""
         types = dict(self.rule.types)
         known = dict(binding)
         try:
@@ -118,7 +119,7 @@ def ask(rule: CoreRule, remembered: Sequence[str] | None = None) -> Question:
 
 
 def can_fail(node: Term | Literal) -> bool:
-    """Whether there are values of the variables for which there is no result."""
+    """Whether the term or literal has no result for some values of its variables."""
     for part in walk(node):
         match part:
             case BinaryOperation() | UnaryOperation():

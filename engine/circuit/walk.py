@@ -1,9 +1,10 @@
-"""Which strata an epoch has to look at, and in which order.
+"""Which strata an epoch has to visit, and in which order.
 
-In: the circuit of the epoch and the one before, and the relations whose facts change. Out: the strata, lower ones
-first: those that are not the same objects as before, those of the facts, and, as relations are said to have changed,
-those that read them. Always: a stratum comes once, after all that it reads. Costs what comes out, whatever the number
-of strata is; one pass over all of them where the circuit was not made from the one before.
+In: the circuit of the epoch and the previous one, and the relations whose facts change. Out: the strata, lower ones
+first: those that are not the same objects as before, those of the facts, and, as relations are reported to have
+changed, those that read them. Always: a stratum comes once, after all that it reads. The cost is proportional to the
+strata that come out, whatever the total number is; if the circuit was not made from the previous one, it is one pass
+over all strata.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from engine.circuit.circuit import Circuit, Stratum
 
 
 class Walk:
-    """See the module. `fresh`: the strata that the circuit before does not have; `gone`: those that it alone has."""
+    """See the module. `fresh`: the strata that the previous circuit does not have; `gone`: those that only it has."""
 
     def __init__(self, circuit: Circuit, before: Circuit, facts: Iterable[str]) -> None:
         self._circuit = circuit
@@ -35,7 +36,8 @@ class Walk:
             yield self._circuit.strata[heapq.heappop(self._waiting)]
 
     def changed(self, relation: str) -> None:
-        """Tuples of the relation came or went: the strata that read it are to come."""
+        """Report that tuples of the relation appeared or disappeared, so that the strata that read it will be
+        visited."""
         places = self._circuit.places
         for reader in self._circuit.readers.get(relation, ()):
             place = places[reader]
@@ -45,6 +47,6 @@ class Walk:
 
 
 def _not_in(circuit: Circuit, other: Circuit) -> list[Stratum]:
-    """The strata of one circuit that are not objects of the other."""
+    """The strata of one circuit that do not occur, as objects, in the other."""
     known = other.stratum_of
     return [stratum for stratum in circuit.strata if known.get(stratum.relations[0]) is not stratum]

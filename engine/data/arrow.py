@@ -30,7 +30,7 @@ def columns(arity: int) -> list[str]:
 
 
 def to_arrow(codes: Codes, **more: Array) -> pa.Table:
-    """int64[n, arity] and further columns (n values, or one for all) as an Arrow table."""
+    """int64[n, arity] and further columns (n values each, or one value for all rows) as an Arrow table."""
     n = len(codes)
     arrays = [pa.array(np.ascontiguousarray(codes[:, i])) for i in range(codes.shape[1])]
     extra = [pa.array(np.ascontiguousarray(np.broadcast_to(values, n))) for values in more.values()]
@@ -42,7 +42,7 @@ def to_arrow(codes: Codes, **more: Array) -> pa.Table:
 
 
 def numbers(array: pa.Array) -> Array:
-    """An Arrow array of numbers, without nulls, as a numpy array over the same memory, which may not be written."""
+    """An Arrow array of numbers, without nulls, as a read-only numpy array over the same memory."""
     return np.from_dlpack(array)
 
 
@@ -72,7 +72,7 @@ def codes_of(table: pa.Table, arity: int) -> Codes:
 
 
 def summed_by(table: pa.Table, key: list[str], values: list[str]) -> pa.Table:
-    """(key, values): sums of `values` by `key`. A sum that leaves 64 bits wraps round."""
+    """(key, values): sums of `values` by `key`. A sum that exceeds 64 bits wraps around."""
     sums = table.group_by(key).aggregate([(value, "sum") for value in values])
     return sums.rename_columns([*key, *values])
 

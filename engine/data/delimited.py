@@ -1,12 +1,13 @@
 """Delimited text (CSV, TSV, Souffle's facts) as columns of text, and columns of text as columns of values.
 
 In: a seekable binary file in UTF-8 and a `Form`. Out of a `Reader`: the header, and blocks of rows as columns, with the
-line of each row; out of `typed`: a column of values. Always: the outcome is that of the careful way, which goes line by
-line (`_records`) and value by value (`value_of`, which also says what is wrong); pyarrow only takes what is certain to
-come to the same. Of the file one block is held.
+line of each row; out of `typed`: a column of values. Always: the result is that of the careful way, which goes line by
+line (`_records`) and value by value (`value_of`, which also says what is wrong); pyarrow takes over only where the
+result is certain to be the same. One block of the file is in memory at a time.
 
-A line ends with a line feed, before which one carriage return is dropped. From the first block that pyarrow would not
-split in that way on, the rest goes the careful way, for a field in quotes may go on in the next block.
+A line ends with a line feed; one carriage return before it is dropped. At the first block that pyarrow might split
+differently, the reader changes to the careful way for the rest of the file, because a quoted field may continue in the
+next block.
 """
 
 from __future__ import annotations
@@ -56,11 +57,11 @@ _PLAIN = {ColumnType.NUMBER: for_re2(PLAIN_NUMBER), ColumnType.FLOAT: for_re2(PL
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How rows stand in a text.
+    """How rows are written in a text.
 
-    quoted: a field may stand in double quotes, as in RFC 4180. blank: a blank line is a row of one empty field, and not
-    nothing. carriage: a carriage return that stands alone ends a line too. columns: the fields to take, from 0; empty
-    means all. ragged: a row may have more fields than those that are taken.
+    quoted: a field may be in double quotes, as in RFC 4180. blank: a blank line is a row of one empty field; otherwise
+    it is skipped. carriage: a carriage return without a line feed ends a line, too. columns: the fields to take,
+    counted from 0; empty means all. ragged: a row may have more fields than are taken.
     """
 
     delimiter: str
@@ -80,7 +81,7 @@ class Block:
 
 
 class TextFault(Exception):
-    """The text is not of its form; `line` says where."""
+    """The text does not have its form; `line` says where."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -88,7 +89,7 @@ class TextFault(Exception):
 
 
 class WidthFault(TextFault):
-    """A row has `fields` fields, which is not as many as it must have."""
+    """A row has the wrong number of fields: `fields`."""
 
     def __init__(self, line: int, fields: int) -> None:
         super().__init__(line, f"the number of fields is {fields}")
@@ -96,8 +97,8 @@ class WidthFault(TextFault):
 
 
 class Reader:
-    """One pass over a file. width: of each row; without it, that of the first row or of the header. block: how many
-    bytes are read at a time, or a few more."""
+    """One pass over a file. width: the number of fields of each row; without it, that of the first row or of the
+    header. block: about how many bytes are read at a time."""
 
     def __init__(
         self, file: BinaryIO, form: Form, width: int | None = None, block: int = BLOCK_BYTES
@@ -106,7 +107,7 @@ class Reader:
         self._line = 1
         """The number of the next line."""
         self._pending: list[str] = []
-        """Lines that have been read and not been used."""
+        """Lines that have been read but not yet used."""
         file.seek(0)
         if file.read(len(_BOM)) != _BOM:
             file.seek(0)
@@ -117,7 +118,7 @@ class Reader:
         self._line += 1
 
     def header(self) -> tuple[int, list[str]] | None:
-        """(line, fields) of the first row, which is then not of the blocks; None where there is none.
+        """(line, fields) of the first row, which the blocks then leave out; None if there is no row.
 
         Raises: as `blocks`.
         """
@@ -131,7 +132,7 @@ class Reader:
 
         Raises:
             TextFault: the text is not UTF-8, or not quoted as RFC 4180 says.
-            WidthFault: a row has another number of fields than it must have.
+            WidthFault: a row has the wrong number of fields.
         """
         while not self._pending:
             start = self._file.tell()
@@ -159,7 +160,7 @@ class Reader:
         return not blank or (self._form.blank and self.width == 1)
 
     def _split(self, data: bytes) -> list[pa.Array] | None:
-        """The columns, or None where something may be wrong."""
+        """The columns, or None if something may be wrong."""
         form = self._form
         if self.width is None or form.ragged:
             first = data[: data.find(b"\n") + 1] or data
@@ -267,7 +268,7 @@ def _long_fields() -> Iterator[None]:
 
 
 class ValueFault(Exception):
-    """The text at `position` in its column stands for no value of the type."""
+    """The text at `position` in its column is not a value of the type."""
 
     def __init__(self, position: int, cause: NotAValueError) -> None:
         super().__init__(str(cause))
@@ -278,7 +279,7 @@ def values_of(texts: pa.Array, kind: ColumnType) -> Values:
     """A column of texts as values of a type.
 
     Raises:
-        ValueFault: one of them is not one.
+        ValueFault: one of the texts is not a value of the type.
     """
     found = _typed(texts, kind)
     if found is not None:
@@ -295,14 +296,14 @@ def values_of(texts: pa.Array, kind: ColumnType) -> Values:
 
 
 def all_look_like(texts: pa.Array, kind: ColumnType) -> bool:
-    """Whether each of the texts is written as a value of a type that nobody has said (`looks_like`)."""
+    """Whether each of the texts looks like a value of the type, where no type is declared (`looks_like`)."""
     if kind in _PLAIN:
         return _all(pc.match_substring_regex(texts, _PLAIN[kind]))
     return kind is ColumnType.SYMBOL or _all(_is_bool(texts))
 
 
 def _typed(texts: pa.Array, kind: ColumnType) -> Values | None:
-    """The values, or None where one of the texts is not of the plainest form."""
+    """The values, or None if one of the texts is not in the plainest form."""
     if kind is ColumnType.SYMBOL:
         return list(texts.to_pylist())
     if kind is ColumnType.BOOL:
@@ -318,7 +319,7 @@ def _typed(texts: pa.Array, kind: ColumnType) -> Values | None:
 
 
 def _exact(texts: pa.Array, floats: npt.NDArray[np.float64]) -> bool:
-    """Whether each text has a float that may stand for it, without a closer look."""
+    """Whether each float is sure to be right for its text without a closer look."""
     if not np.isfinite(floats).all() or pc.any(pc.match_substring_regex(texts, _LONG)).as_py():
         return False
     zeros = texts.take(integers(np.flatnonzero(floats == 0)))
@@ -330,5 +331,5 @@ def _is_bool(texts: pa.Array) -> pa.Array:
 
 
 def _all(held: pa.Array) -> bool:
-    """Whether all are true; of none, yes."""
+    """Whether all are true; yes if there are none."""
     return pc.all(held).as_py() is not False

@@ -27,7 +27,8 @@ ARROW_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class TypedFacts:
-    """Tuples of one relation as the columns `c0 ..` of an Arrow table, without nulls; it may have further columns."""
+    """Tuples of one relation as the columns `c0 ..` of an Arrow table, without nulls; the table may have further
+    columns."""
 
     types: tuple[ColumnType, ...]
     table: pa.Table

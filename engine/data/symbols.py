@@ -1,8 +1,8 @@
 """Interned strings: a symbol's code is a number, handed out in order of first use.
 
-A code is never given to another string, so that what an older snapshot says stays true. `truncate` takes back the codes
-that a dropped epoch handed out, and only these are given again. `keep` forgets the strings whose codes nothing uses any
-more; a string that comes back later is a new symbol.
+A code is never given to a second string, so that older snapshots stay readable. `truncate` takes back the codes that a
+dropped epoch handed out; only these are given out again. `keep` forgets the strings whose codes are no longer used; a
+string that comes back later is a new symbol.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 
 class SymbolTable:
-    """Strings <-> codes 0, 1, 2 ... A table that is made of texts has a gap where one is None.
+    """Strings <-> codes 0, 1, 2 ... A table that is made from a list of texts has a gap where the list holds None.
 
-    nbytes: about the bytes that the table holds.
+    nbytes: about how many bytes the table occupies.
     """
 
     def __init__(self, texts: Iterable[str | None] = ()) -> None:
@@ -31,7 +31,7 @@ class SymbolTable:
         self.nbytes = sum(map(_size, self._codes))
 
     def __len__(self) -> int:
-        """How many codes were handed out: the next one."""
+        """How many codes were handed out, which is also the next code."""
         return self._next
 
     @property
@@ -70,11 +70,11 @@ class SymbolTable:
         return [texts[code] for code in codes.tolist()]
 
     def since(self, first: int) -> tuple[str, ...]:
-        """The strings with codes `first` and up, of which none was forgotten."""
+        """The strings with the codes from `first` on; none of them may have been forgotten."""
         return tuple(self._texts[code] for code in range(first, self._next))
 
     def all(self) -> tuple[str | None, ...]:
-        """What a table like this one is made from."""
+        """The arguments from which an equal table can be made."""
         return tuple(self._texts.get(code) for code in range(self._next))
 
     def truncate(self, length: int) -> None:
@@ -87,7 +87,8 @@ class SymbolTable:
         self._next = min(self._next, length)
 
     def keep(self, used: npt.NDArray[np.int64], texts: Iterable[str]) -> npt.NDArray[np.int64]:
-        """Forget all symbols but those with the codes `used`, and those of `texts`; the codes that go, ascending."""
+        """Forget all symbols except those with the codes `used` and those in `texts`; returns the forgotten codes,
+        ascending."""
         held = np.fromiter(self._texts, np.int64, len(self._texts))
         unused = held[~np.isin(held, used)]
         wanted = {self._codes.get(text) for text in texts}

@@ -1,8 +1,8 @@
 """What a client asks for: a Z-set of facts, a Z-set of rules, declarations; applied whole or not at all.
 
 A `Transaction` is plain data that went through `Transaction.parse` (as JSON) or `fact_changes` and `rule_changes` (from
-a caller of the library): shapes, weights and value types are right, but names, schemas and the current weights are not
-yet looked at (that is the reasoner's work, in log order). `encode` and `decode` are its form in the epoch log.
+a caller of the library): shapes, weights and value types are checked, but names, schemas and the current weights are
+not (the reasoner checks them, in log order). `encode` and `decode` convert it to and from its form in the epoch log.
 
 The facts of a bulk import are too many for a log entry: there `batches` name files that hold them
 (engine/bulk/batches.py), and before the transaction is applied they are read into `facts`, as typed columns.
@@ -34,14 +34,14 @@ Facts: TypeAlias = Mapping[str, "Iterable[tuple[Sequence[Value], int]] | npt.NDA
 """By relation: (tuple, weight) pairs, or numbers int64[n, arity], each row of weight 1."""
 
 MAX_WEIGHT = 2**63 - 1
-"""Weights lie between -MAX_WEIGHT and MAX_WEIGHT, so that the negation of each is one too."""
+"""Weights lie between -MAX_WEIGHT and MAX_WEIGHT, so that the negation of a weight is a weight, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactChange:
-    """`weight`, one for all tuples or int64[n], is added to the weight of each tuple. A tuple that stands twice gets
-    both. The log takes tuples of values with one weight; in process, tuples may be numbers, int64[n, arity], or typed
-    columns, too."""
+    """`weight`, one for all tuples or int64[n], is added to the weight of each tuple. A tuple that occurs twice gets
+    both. The log accepts only tuples of values with one weight; in process, tuples may also be numbers, int64[n,
+    arity], or typed columns."""
 
     relation: str
     tuples: Sequence[Sequence[Value]] | Codes | TypedFacts
@@ -63,7 +63,7 @@ class RuleChange:
 
 @dataclass(frozen=True, slots=True)
 class BatchFile:
-    """A durable file of facts: its path below the batch directory, its SHA-256 in hex, and how much is in it."""
+    """A durable file of facts: its path below the batch directory, its SHA-256 in hex, and its size."""
 
     path: str
     sha256: str
@@ -83,11 +83,11 @@ class FactFiles:
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """One atomic change. `declarations` is program text that holds `.decl` directives only; `undeclare` names relations
-    whose declaration is withdrawn, before the others are added.
+    whose declarations are withdrawn, before the new ones are added.
 
-    `mode="set"`: adding what is there, and retracting what is not, is a no-op; weights stay 0 or 1.
-    `dry_run`: evaluate, report, and drop; nothing stays. `strategy`, `placement`: how it is to be evaluated, whatever
-    the engine would choose; None leaves the choice to it.
+    `mode="set"`: adding what is there already, and retracting what is not there, has no effect; weights stay 0 or 1.
+    `dry_run`: evaluate and report, but change nothing. `strategy`, `placement`: how the transaction must be evaluated;
+    None leaves the choice to the engine.
     """
 
     facts: tuple[FactChange, ...] = ()
@@ -117,7 +117,7 @@ class Transaction:
         """Check shapes and values of decoded JSON (the request body of `POST /v1/transactions`).
 
         Raises:
-            InvalidRequestError: a field is missing or of another type, or there is no such strategy or placement.
+            InvalidRequestError: a field is missing or has the wrong type, or there is no such strategy or placement.
             InvalidWeightError: a weight is 0, not an integer, or too large.
             InvalidValueError: a value is not a string, a boolean, a finite float or a 64-bit integer.
         """
@@ -142,7 +142,7 @@ class Transaction:
 
     @property
     def evaluation(self) -> tuple[Strategy | None, PlacementName | None]:
-        """How it is to be evaluated: only transactions that agree on it can share an epoch."""
+        """How it must be evaluated: only transactions that agree on this can share an epoch."""
         return self.strategy, self.placement
 
     def encode(self) -> bytes:
@@ -213,12 +213,13 @@ def check_weight(weight: object, where: str) -> int:
 
 
 def fact_changes(facts: Facts) -> tuple[FactChange, ...]:
-    """The facts as a caller of the library gives them. Numpy's scalars become Python's; iterables are consumed.
+    """Changes from the facts that a caller of the library gives. Numpy's scalars become Python's; iterables are
+    consumed.
 
     Raises:
         InvalidRequestError: something is not a pair of a tuple (or list) and a weight.
         InvalidWeightError: a weight is 0, not an integer, or too large.
-        InvalidValueError: a value is of no type of the language, or an array has another shape or type.
+        InvalidValueError: a value has no type of the language, or an array has the wrong shape or type.
     """
     if not isinstance(facts, Mapping):
         raise InvalidRequestError(
@@ -265,7 +266,7 @@ _SHAPE = 'an iterable of (tuple, weight) such as [(("alice", 1), 1)], or an arra
 
 
 def _entry(relation: str, position: int, entry: Any) -> tuple[Sequence[Value], Any]:
-    """A pair of a tuple and a weight, of which other classes than tuple and list are understood too."""
+    """A pair of a tuple and a weight; other classes than tuple and list are accepted, too."""
     pair = isinstance(entry, tuple | list) and len(entry) == 2
     values = entry[0] if pair else None
     if isinstance(values, np.ndarray) and values.ndim == 1:
@@ -278,10 +279,10 @@ def _entry(relation: str, position: int, entry: Any) -> tuple[Sequence[Value], A
 
 
 def rule_changes(given: Iterable[tuple[str, int]]) -> tuple[RuleChange, ...]:
-    """The rules as a caller of the library gives them, an iterable of (text, weight).
+    """Changes from the rules that a caller of the library gives, an iterable of (text, weight).
 
     Raises:
-        InvalidRequestError, InvalidWeightError: it is not.
+        InvalidRequestError, InvalidWeightError: the rules are not such an iterable, or a weight is not allowed.
     """
     shape = 'rules must be an iterable of (text, weight) such as [("p(x) :- q(x).", 1)]'
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):

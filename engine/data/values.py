@@ -5,8 +5,8 @@ number   itself
 float    its 64 bits; -0.0 counts as 0.0, so that equal values have equal codes; NaN and infinity are refused
 bool     0 or 1
 
-A value has the type that it comes with, and a column takes values of its own type, with one exception: JavaScript
-writes 2.0 as 2, so a column that is declared `float` takes an integer, too, if a float has exactly its value.
+A value has the type that it comes with, and a column takes values of its own type. There is one exception: JavaScript
+writes 2.0 as 2, so a column that is declared `float` also takes an integer that a float represents exactly.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TYPE_OF: dict[type, ColumnType] = {
 
 
 class Encoder:
-    """Constants of a program to codes; `symbols` is where computed strings are interned too."""
+    """Constants of a program to codes; computed strings are interned in `symbols`, too."""
 
     def __init__(self, symbols: SymbolTable) -> None:
         self.symbols = symbols
@@ -52,7 +52,7 @@ def type_of(value: Value) -> ColumnType:
     """The column type that holds `value`.
 
     Raises:
-        InvalidValueError: it is of no type of the language.
+        InvalidValueError: the value has no type of the language.
     """
     found = _TYPE_OF.get(type(value))
     if found is None:
@@ -61,11 +61,11 @@ def type_of(value: Value) -> ColumnType:
 
 
 def fitted(value: Value, schema: Schema, position: int) -> Value:
-    """The value as the column at `position` (from 0) of a relation holds it.
+    """The value in the form in which the column at `position` (from 0) of a relation holds it.
 
     Raises:
-        TypeMismatchError: the column is of another type.
-        InvalidValueError: the value is of no type of the language.
+        TypeMismatchError: the column has another type.
+        InvalidValueError: the value has no type of the language.
     """
     column, kind = schema.columns[position], type_of(value)
     if column.type is None or takes(schema, column.type, value):
@@ -74,7 +74,7 @@ def fitted(value: Value, schema: Schema, position: int) -> Value:
 
 
 def takes(schema: Schema, column: ColumnType, value: object) -> bool:
-    """Whether a column of the type `column` of the relation takes the value."""
+    """Whether a column of type `column` of the relation accepts the value."""
     if _TYPE_OF.get(type(value)) is column:
         return True
     return schema.declared and column is ColumnType.FLOAT and type(value) is int and _is_float(value)
@@ -108,7 +108,7 @@ def encode_value(value: Value, symbols: SymbolTable) -> int:
 def encode_column(
     values: Sequence[Value], column: ColumnType, symbols: SymbolTable, where: str = "a fact"
 ) -> Codes:
-    """The codes of values that all have the type `column`. where: what an error calls the place of a value.
+    """The codes of values that all have the type `column`. where: how an error names the place of a value.
 
     Raises:
         InvalidValueError: a number of more than 64 bits, a float that is not finite, a symbol that is not Unicode.
@@ -138,10 +138,10 @@ def float_codes(floats: npt.NDArray[np.float64], where: str) -> Codes:
 
 
 def check_texts(texts: Sequence[str], where: str = "a value") -> None:
-    """Symbols are text that UTF-8 can write.
+    """Check that the symbols are text that UTF-8 can encode.
 
     Raises:
-        InvalidValueError: one holds half of a surrogate pair.
+        InvalidValueError: one contains half of a surrogate pair.
     """
     try:
         "".join(texts).encode()
@@ -149,7 +149,7 @@ def check_texts(texts: Sequence[str], where: str = "a value") -> None:
         half = error.object[error.start]
         wrong = next(text for text in texts if half in text)
         raise InvalidValueError(
-            f"{where}: the symbol {shown(wrong)} is not text of Unicode, for it holds half of a surrogate pair"
+            f"{where}: the symbol {shown(wrong)} is not valid Unicode text: it contains half of a surrogate pair"
         ) from None
 
 
@@ -157,8 +157,8 @@ def column_types(relation: str, tuples: Sequence[Sequence[Value]], schema: Schem
     """The type of each column of `tuples`, which all have the schema's arity.
 
     Raises:
-        TypeMismatchError: a value is of another type than the schema, or the tuples before it, say.
-        InvalidValueError: a value is of no type of the language.
+        TypeMismatchError: a value does not have the type that the schema, or an earlier tuple, gives its column.
+        InvalidValueError: a value has no type of the language.
     """
     types = []
     for position, (column, values) in enumerate(zip(schema.columns, zip(*tuples, strict=True), strict=True)):
@@ -187,7 +187,7 @@ def number_types(relation: str, numbers: npt.NDArray[Any], schema: Schema) -> tu
 
 
 def encode_numbers(numbers: npt.NDArray[Any], types: Sequence[ColumnType]) -> Codes:
-    """The codes of an array of integers whose columns have the types that `number_types` says."""
+    """The codes of an array of integers whose columns have the types that `number_types` returns."""
     codes = np.array(numbers, np.int64, order="C", copy=ColumnType.FLOAT in types or None)
     for position, kind in enumerate(types):
         if kind is ColumnType.FLOAT:
@@ -198,7 +198,7 @@ def encode_numbers(numbers: npt.NDArray[Any], types: Sequence[ColumnType]) -> Co
 def mismatch(
     relation: str, position: int, column: Column, expected: ColumnType, wrong: Any
 ) -> TypeMismatchError:
-    """The error for a value that is not of its column's type; `position` counts from 0."""
+    """The error for a value that does not have its column's type; `position` counts from 0."""
     got, hint = type_of(wrong), ""
     if expected is ColumnType.FLOAT and got is ColumnType.NUMBER:
         # A column that is declared float has refused it only because of its value.
@@ -240,7 +240,7 @@ def decode_column(codes: Codes, column: ColumnType | None, symbols: SymbolTable)
 
 
 def write_tuple(values: Sequence[Value]) -> str:
-    """The tuple as program text has it behind the name of a relation: `("a", 1)`."""
+    """The tuple as program text writes it after the name of a relation: `("a", 1)`."""
     return f"({', '.join(write_constant(value, type_of(value)) for value in values)})"
 
 
@@ -273,7 +273,7 @@ def not_finite(value: float, where: str) -> InvalidValueError:
 
 
 def is_plain(value: object) -> bool:
-    """Whether `plain_value` would give back the value as it is."""
+    """Whether `plain_value` would return the value unchanged."""
     kind = type(value)
     if kind is str or kind is bool:
         return True

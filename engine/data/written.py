@@ -1,13 +1,13 @@
-"""Values as files write them: which texts stand for a value of a type, said once for all that read text.
+"""Values as files write them: which texts denote a value of a type, defined once for everything that reads text.
 
-There are two questions. `value_of` answers what a text means whose type is known: a number is an optional sign and
-digits, a float has perhaps a point and an exponent besides, a bool is `true` or `false`, a symbol is any text. White
-space, `0x10`, `nan` and infinity are no part of that. `looks_like` answers what a text may be taken for whose type
-nobody has said, and is narrower: `007` and `+1` are names, which a number would not give back as written.
+There are two questions. `value_of` says what a text means if its type is known: a number is an optional sign and
+digits, a float may also have a point and an exponent, a bool is `true` or `false`, a symbol is any text. White space,
+`0x10`, `nan` and infinity are not accepted. `looks_like` says whether a text may be taken for a value of a type that is
+not declared. It is narrower: `007` and `+1` count as names, because a number would not be written back in the same way.
 
-Nothing is rounded but what has a fraction or an exponent: a number has 64 bits, and an integer stands for a float only
-where the two are equal. The patterns are of the whole text, for Python and for Java (engine/bulk/typed.py); RE2, which
-pyarrow has, knows no possessive quantifiers and does not need them (`for_re2`).
+Only a text with a fraction or an exponent is rounded: a number has 64 bits, and an integer denotes a float only if the
+two are equal. The patterns match the whole text, in Python and in Java (engine/bulk/typed.py); RE2, which pyarrow uses,
+has no possessive quantifiers and does not need them (`for_re2`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FLOAT: Final = r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?"
 PLAIN_NUMBER: Final = r"-?(?:0|[1-9][0-9]*+)"
 PLAIN_FLOAT: Final = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?"
 LONG_INTEGER: Final = r"[+-]?[0-9]{16,}+"
-"""What may be an integer without a float of its own."""
+"""An integer so long that it may not be exactly representable as a float."""
 NOT_ZERO: Final = r"^[^eE]*[1-9]"
 """The start of a float that is not zero, however small it is."""
 BOOLS: Final = {"true": True, "false": False}
@@ -34,11 +34,11 @@ _PLAIN = {ColumnType.NUMBER: re.compile(PLAIN_NUMBER), ColumnType.FLOAT: re.comp
 
 
 class NotAValueError(ValueError):
-    """The text is not written as a value of the type."""
+    """The text is not in the form of a value of the type."""
 
 
 class MisfitError(NotAValueError):
-    """The text is written as a value of the type, but is too large for it, or too precise."""
+    """The text has the form of a value of the type, but is too large or too precise for it."""
 
 
 def for_re2(pattern: str) -> str:
@@ -47,10 +47,10 @@ def for_re2(pattern: str) -> str:
 
 
 def value_of(text: str, kind: ColumnType) -> Value:
-    """The value of a type that a text stands for.
+    """The value of a type that a text denotes.
 
     Raises:
-        NotAValueError: there is none.
+        NotAValueError: the text does not denote one.
     """
     if kind is ColumnType.SYMBOL:
         return text
@@ -72,7 +72,7 @@ def value_of(text: str, kind: ColumnType) -> Value:
 
 
 def looks_like(text: str, kind: ColumnType) -> bool:
-    """Whether a text whose type nobody has said is written as a value of `kind`, also where it does not fit."""
+    """Whether a text whose type is not declared has the form of a value of `kind`, even if the value would not fit."""
     if kind in _PLAIN:
         return _PLAIN[kind].fullmatch(text) is not None
     return kind is ColumnType.SYMBOL or text in BOOLS

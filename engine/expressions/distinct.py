@@ -1,8 +1,8 @@
-"""Work on the distinct rows of some columns only, for operations that need Python.
+"""The distinct rows of some columns, so that operations that need Python run once for each of them.
 
 In: columns of codes, all of length n, or 1 for a constant. Out: the distinct rows in the order of their first
-occurrence, and for each row the place of its equal among them.
-Costs linear time where the codes lie close together, as those of symbols do, else a sort of each column.
+occurrence, and for each row the place of its equal among them. Costs linear time where the codes lie close together, as
+those of symbols do, otherwise a sort of each column.
 """
 
 from __future__ import annotations

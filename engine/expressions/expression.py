@@ -1,14 +1,13 @@
 """Terms and comparisons of rules, compiled to functions over columns of codes.
 
-In: a typed term or comparison, once; then columns, int64[n] each, as often as there are bindings. Out: a column
-of codes or of truth values, or an `EvaluationError` with the values of the first row that has no result; or, by
-`where_defined`, the result for those rows that have one.
-Always: each row's result depends on that row alone. Nothing is computed for no rows: a term whose type nothing
-fixed can hold no tuples, and an operation without a result (1 / 0) is no fault until a binding asks for it. Only
-a result, and what `ord` is asked for, enters the symbol table (texts.py).
-Costs a few passes over the columns for each operation on numbers and floats; for those on symbols one call
-into Python for each distinct row. Expressions are plain data: they compare by their text and the types of the
-variables, and pickle.
+In: a typed term or comparison, once; then columns, int64[n] each, for each batch of bindings. Out: a column of codes or
+of truth values, or an `EvaluationError` with the values of the first row that has no result; or, by `where_defined`,
+the result for those rows that have one.
+Always: each row's result depends on that row alone. Without rows nothing is computed: a term of unknown type has no
+rows, and an operation without a result (1 / 0) is not an error until a binding needs it. Only results, and the
+arguments of `ord`, enter the symbol table (texts.py). Costs a few passes over the columns for each operation on numbers
+and floats; an operation on symbols costs one call into Python for each distinct row. Expressions are plain data: they
+compare by their text and the types of the variables, and pickle.
 """
 
 from __future__ import annotations
@@ -59,7 +58,8 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _Constant:
-    """A constant; a symbol has its code from the table of each evaluation, every other value has it here."""
+    """A constant; the code of a symbol comes from the table of each evaluation, that of every other value is kept
+    here."""
 
     text: str | None
     code: int
@@ -89,14 +89,14 @@ class _Undefined(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """One evaluation: the columns, the texts, and the types by which an error shows a row."""
+    """One evaluation: the columns, the texts, and the types with which an error shows a row."""
 
     columns: Mapping[str, Codes]
     texts: Texts
     types: Types
 
     def value(self, node: _Node) -> Codes:
-        """The codes of a node; a constant, and what is computed from constants only, has length 1."""
+        """The codes of a node; those of a constant, or of a term of constants only, have length 1."""
         match node:
             case _Column():
                 return self.columns[node.name]
@@ -179,7 +179,8 @@ class Expression:
     def where_defined(
         self, columns: Mapping[str, Codes], n: int, symbols: SymbolTable
     ) -> tuple[Codes, Rows | None]:
-        """The value in each binding that has one, and the numbers of those, ascending; None if that is all of them."""
+        """The value in each binding that has one, and the indices of these bindings, ascending; None if all have
+        one."""
         return _where_defined(self._value, columns, n, symbols)
 
     def _value(self, columns: Mapping[str, Codes], n: int, symbols: SymbolTable) -> Codes:
@@ -206,7 +207,7 @@ class Condition:
     _sides: tuple[_Node, ...] = field(repr=False, compare=False)
 
     def evaluate(self, columns: Mapping[str, Codes], n: int, symbols: SymbolTable) -> Mask:
-        """Which of n bindings fulfil the condition, bool[n]; `columns` as for `Expression.evaluate`.
+        """Which of n bindings satisfy the condition, bool[n]; `columns` as for `Expression.evaluate`.
 
         Raises:
             EvaluationError: a row has no value.
@@ -250,8 +251,8 @@ def _where_defined(
     n: int,
     symbols: SymbolTable,
 ) -> tuple[Result, Rows | None]:
-    """Evaluate without the rows that had no value, until all that are left have one: a few times at the most, for
-    each operation says all of its rows at once."""
+    """Evaluate again without the rows that had no value, until all remaining rows have one. A few times suffice,
+    because each operation reports all of its rows at once."""
     rows: Rows | None = None
     while True:
         left = n if rows is None else len(rows)
@@ -317,7 +318,7 @@ def _shown(value: Value, kind: ColumnType | None) -> str:
 
 
 def _written(name: str, operands: Sequence[str]) -> str:
-    """The operation as it is written, with values for its arguments."""
+    """The operation as it is written, with values in place of its arguments."""
     if name not in BINARY and name not in UNARY:
         return f"{name}({', '.join(operands)})"
     if len(operands) == 2:

@@ -16,18 +16,18 @@ from engine.language.inference import infer_schemas
 from engine.language.syntax import Atom, Constant, FunctorCall, ProgramText, Rule, Term, walk
 
 _OF_A_DATABASE = {
-    "ord": "gives a symbol's number, which is another one in each database",
+    "ord": "gives a symbol's number, which differs from database to database",
     "range": "gives several values",
 }
 
 
 def with_constant_facts(program: ProgramText) -> ProgramText:
-    """See the module.
+    """The program with every fact as an atom of constants; see the module.
 
     Raises:
         TypeMismatchError: an operation is on values of the wrong type.
         ProgramSyntaxError: an expression has no value.
-        UnsupportedFeatureError: an expression is no constant.
+        UnsupportedFeatureError: an expression is not a constant one.
     """
     if all(isinstance(term, Constant) for fact in program.facts for term in fact.terms):
         return program
@@ -48,7 +48,7 @@ def _value(term: Term, text: str) -> Term:
     for part in walk(term):
         if isinstance(part, FunctorCall) and part.functor in _OF_A_DATABASE:
             raise UnsupportedFeatureError(
-                f"{part.functor} {_OF_A_DATABASE[part.functor]}: it cannot stand in a fact; write a rule",
+                f"{part.functor} {_OF_A_DATABASE[part.functor]}, so it cannot be used in a fact; write a rule",
                 text=text,
                 span=part.span,
             )

@@ -1,7 +1,7 @@
 """Arithmetic on floats: 64-bit IEEE numbers; a result that is not finite is refused.
 
-In: columns float64 without NaN. Out: float64 without NaN and without -0.0, so that equal floats have equal
-codes. Infinity is no result of arithmetic, but passes through `min`, `max` and a change of sign.
+In: columns float64 without NaN. Out: float64 without NaN and without -0.0, so that equal floats have equal codes.
+Arithmetic never yields infinity, but `min`, `max` and a change of sign pass it on.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ UNARY: dict[str, Callable[[Floats], Floats]] = {"-": negate}
 
 
 def _finite(result: Floats, by_zero: Mask | None = None) -> Floats:
-    """The result, if all of it is finite; `by_zero` are rows that divide by zero, which explains what they give."""
+    """The result, if all of it is finite; `by_zero` marks rows that divide by zero, for the reason in the error."""
     if not np.isfinite(result).all():
         zero = np.zeros(1, np.bool_) if by_zero is None else by_zero
         refuse((zero, BY_ZERO), (np.isnan(result), NOT_REAL), (np.isinf(result), TOO_LARGE))

@@ -1,10 +1,10 @@
-"""Distinct names for the variables that aggregates have of their own.
+"""Distinct names for the local variables of aggregates.
 
-In: a rule. Out: a rule that means the same, in which no two aggregates share the name of a variable unless it is
-the same variable, so that a name says which variable it is (and has one type) in the whole rule.
+In: a rule. Out: a rule that means the same, in which two aggregates share the name of a variable only if it is the same
+variable, so that a name identifies a variable (and has one type) in the whole rule.
 Always: a variable keeps its name if it can: `m = count : { p(z) }, n = count : { q(z) }` becomes
-`m = count : { p(z) }, n = count : { q(z_2) }`. Spans stay. Linear in the size of the rule, times the depth of
-nested aggregates.
+`m = count : { p(z) }, n = count : { q(z_2) }`. Spans stay.
+Linear in the size of the rule, times the depth of nested aggregates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Node = TypeVar("_Node", bound=Literal | Term)
 
 
 def distinct_locals(rule: Rule) -> Rule:
-    """The rule with new names for variables of aggregates whose names others have already."""
+    """The rule with new names for local variables of aggregates whose names are already taken."""
     literals = (rule.head, *rule.body)
     if not any(isinstance(node, Aggregate) for literal in literals for node in walk(literal)):
         return rule
@@ -45,7 +45,7 @@ def distinct_locals(rule: Rule) -> Rule:
 
 
 class _Renaming:
-    """`taken` are the names that variables have by now, `written` those of the rule's text."""
+    """`taken` are the names that are in use so far, `written` those in the rule's text."""
 
     def __init__(self, taken: set[str], written: set[str]) -> None:
         self._taken, self._written = taken, written

@@ -1,11 +1,11 @@
-"""Arithmetic on numbers: 64-bit integers, exact, or refused.
+"""Arithmetic on numbers: 64-bit integers; a result that is not exact is refused.
 
 In: columns int64. Out: int64; `NoResult` where the exact result does not fit or does not exist.
-Always: the result is that of the integers of mathematics. Division and remainder truncate toward zero as in C
-(so `a = (a / b) * b + a % b`); a shift uses the lowest six bits of its distance as Souffle does, drops what is
-shifted out, and to the right keeps the sign.
-Why not check each row at once: the smallest and the largest operand usually show that no row overflows, which
-costs a fraction of the check itself.
+Always: the result is that of mathematical integers. Division and remainder truncate toward zero as in C, so that
+`a = (a / b) * b + a % b`; a shift uses the lowest six bits of its distance as Souffle does, drops what is shifted
+out, and to the right keeps the sign.
+Rows are not checked one by one at first: the smallest and the largest operand usually show that no row overflows, which
+costs a fraction of the full check.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def shift_right(a: Codes, b: Codes) -> Codes:
 
 
 def both(a: Codes, b: Codes) -> Codes:
-    """As in C, every number but 0 is true, and what is true is 1."""
+    """As in C, every number except 0 counts as true, and the result true is 1."""
     return np.where((a != 0) & (b != 0), np.int64(1), np.int64(0))
 
 
@@ -148,7 +148,7 @@ def _range(a: Codes) -> tuple[int, int]:
 
 
 def _product(a: Codes, b: Codes) -> tuple[Codes, Mask | None]:
-    """a * b modulo 2**64, and which rows that changed; None if none could."""
+    """a * b modulo 2**64, and which rows wrapped around; None if none could."""
     product = a * b
     corners = [x * y for x in _range(a) for y in _range(b)]
     if min(corners) >= MIN_NUMBER and max(corners) <= MAX_NUMBER:

@@ -1,9 +1,10 @@
-"""What an operation of the language is to the evaluator: a name and a function over columns of codes.
+"""Operations of the language as the evaluator sees them: a name and a function over columns of codes.
 
 In: columns of codes, all of one length, or of length 1 for a constant. Out: a column as long as the longest.
-Always: a function looks at each row by itself, so a row's result does not depend on the rows around it; with
-that, what one epoch adds a later one can take away. Rows without a result raise `NoResult`, which says which they
-are and the reason for the first; expression.py makes it an error with the values, or goes on with the others.
+Always: a function treats each row by itself, so that a row's result does not depend on the other rows; therefore a
+later epoch can retract exactly what an earlier one added. Rows without a result raise `NoResult`, which says which rows
+they are and gives the reason for the first; expression.py turns it into an error with the values, or goes on with the
+other rows.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Operation(Generic[Result]):
 class NoResult(Exception):
     """The operation has no result in the rows that are set in `rows`, bool[n] or bool[1] for constants.
 
-    `reason` is that of the first one; it continues a sentence that starts with the operation.
+    `reason` is that of the first row; it continues a sentence that starts with the operation.
     """
 
     def __init__(self, reason: str, rows: Mask) -> None:
@@ -47,7 +48,8 @@ class NoResult(Exception):
 
 
 def refuse(*checks: tuple[Mask, str]) -> None:
-    """Raise a `NoResult` for the rows that are set in some mask; its reason stands beside the mask of the first row."""
+    """Raise a `NoResult` for the rows that are set in any mask, with the reason that belongs to the first row's
+    mask."""
     found = [(int(mask.argmax()), reason) for mask, reason in checks if mask.any()]
     if found:
         _, reason = min(found, key=lambda one: one[0])

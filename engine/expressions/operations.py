@@ -1,8 +1,8 @@
-"""Which operation an operator or a functor is on arguments of given types.
+"""Selects the operation for an operator or a functor on arguments of given types.
 
-In: a name of the language and the types of its arguments. Out: the `Operation`, and for terms the type of its
-result. Types come from type inference, which refused everything that does not fit; so a wrong one here is a
-fault of ours. Where an argument has no type there is no operation, and there are no rows to need one.
+In: a name of the language and the types of its arguments. Out: the `Operation`, and for terms the type of its result.
+Types come from type inference, which refuses everything that does not fit, so a wrong type here is a bug of Zedlog.
+Where an argument has no type there is no operation, and there are no rows that would need one.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def arithmetic(operator: str, types: _Types) -> _Found:
 
 
 def functor(name: str, types: _Types) -> _Found:
-    """A functor. Its result may have a type where an argument has none: `to_string(x)`."""
+    """A functor. Its result may have a type even if an argument has none: `to_string(x)`."""
     if name in ("min", "max"):
         return _extremum(name, types)
     expected: _Types

@@ -1,16 +1,16 @@
 """Functors and conditions on symbols.
 
 In: columns of codes and the texts they stand for. Out: codes, or truth values for `contains` and `match`.
-Always: lengths and positions count characters (Unicode code points), not bytes. `substr` as in Souffle: a
-position outside of the text gives "", a length past the end is cut off, a negative length goes to the end.
-`to_number` reads decimal digits with an optional sign, `to_float` a decimal fraction with an optional exponent,
-both also after white space; anything else is refused, where Souffle would read as far as it can. `to_string`
-writes floats with six decimals, as Souffle does. `ord` is the symbol's code, which is stable within one
-database only.
-`match` is a full match of a regular expression in the syntax of RE2: its time is linear in the text, so no
-pattern of a client can hold the engine up, and it knows what Souffle's expressions have, except lookahead and
-back references. With a bad pattern `match` is false and so is `!match`, as in Souffle; the logger
-zedlog.evaluation warns of each such pattern once. Python runs once for each distinct row.
+Always: lengths and positions count characters (Unicode code points), not bytes. `substr` as in Souffle: a position
+outside of the text gives "", a length past the end is cut off, a negative length goes to the end.
+`to_number` reads decimal digits with an optional sign, `to_float` a decimal fraction with an optional exponent, both
+also after white space; anything else is refused, whereas Souffle reads as far as it can. `to_string` writes floats with
+six decimals, as Souffle does. `ord` is the symbol's code, which is stable only within one database.
+
+`match` is a full match of a regular expression in the syntax of RE2. Its time is linear in the text, so that no
+client's pattern can block the engine, and it supports what Souffle's regular expressions have, except lookahead and
+back references. With an invalid pattern both `match` and `!match` are false, as in Souffle; the logger
+zedlog.evaluation warns once about each such pattern. Python runs once for each distinct row.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _read(texts: Texts, a: Codes, read: Callable[[str], _Value]) -> tuple[list[_
 
 
 def _refuse_distinct(reasons: dict[int, str], place: Places) -> None:
-    """Raise a `NoResult` for the distinct rows that have a reason; they are numbered by their first row."""
+    """Raise a `NoResult` for the distinct rows that have a reason; each is identified by its first row."""
     if reasons:
         raise NoResult(reasons[min(reasons)], np.isin(place, list(reasons)))
 
@@ -129,7 +129,7 @@ def write_bool(texts: Texts, a: Codes) -> Codes:
 
 
 def same(_: Texts, a: Codes) -> Codes:
-    """A symbol as a symbol."""
+    """`to_string` of a symbol: the symbol itself."""
     return a
 
 
@@ -154,7 +154,7 @@ def mismatch(texts: Texts, pattern: Codes, text: Codes) -> Mask:
 
 
 def _matches(texts: Texts, pattern: Codes, text: Codes, wanted: bool) -> Mask:
-    """Where the text matches the pattern, or else where it does not; nowhere for a bad pattern."""
+    """The rows whose text matches the pattern, or those whose text does not; none for an invalid pattern."""
     rows, place = distinct_rows([pattern, text])
     subjects = texts.texts(at(text, rows))
     result = np.zeros(len(rows), np.bool_)
@@ -165,7 +165,9 @@ def _matches(texts: Texts, pattern: Codes, text: Codes, wanted: bool) -> Mask:
     for code, members in by_pattern.items():
         try:
             well_formed = [i for i in members if _is_unicode(subjects[i])]
-            bad |= dict.fromkeys(set(members) - set(well_formed), "has a text that is not valid Unicode")
+            bad |= dict.fromkeys(
+                set(members) - set(well_formed), "has an argument that is not valid Unicode text"
+            )
             found = _full_matches(texts.text(code), [subjects[i] for i in well_formed])
             result[well_formed] = found == wanted
         except ValueError as error:
@@ -198,7 +200,7 @@ def _full_matches(pattern: str, subjects: list[str]) -> Mask:
 
 @lru_cache(maxsize=1024)
 def _anchored(pattern: str) -> str:
-    """An expression that finds full matches of `pattern`, which is checked."""
+    """A checked expression that finds full matches of `pattern`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -212,9 +214,9 @@ def _anchored(pattern: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _warn_of(pattern: str, reason: str) -> None:
-    """Warn of a pattern once, not at each height of a recursion."""
-    logger.warning("match(%s, ...) is false, and so is !match: %s", shortened(repr(pattern)), reason)
+    """Warn about a pattern once, not at each height of a recursion."""
+    logger.warning("match(%s, ...) and its negation are both false: %s", shortened(repr(pattern)), reason)
 
 
 def _bad_pattern(error: Exception) -> ValueError:
-    return ValueError(f"the pattern is bad ({str(error).removeprefix('Invalid regular expression: ')})")
+    return ValueError(f"the pattern is invalid ({str(error).removeprefix('Invalid regular expression: ')})")

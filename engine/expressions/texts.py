@@ -1,11 +1,10 @@
-"""The symbols of one evaluation: those of the table, and those that only intermediate results hold.
+"""The symbols of one evaluation: those of the table, and those that occur only in intermediate results.
 
-In: texts and codes. Out: codes and texts. Codes of the table are 0 and more; a text that the table does not
-hold gets a negative code, which lives as long as the evaluation. `settle` interns the ones that are left in a
-result.
-Always: within one evaluation equal texts have equal codes. The table grows by results only (and by what `ord` is
-asked for): not by what a condition computes, by parts of a longer text, or by an evaluation that fails. This
-matters because symbols are kept and published.
+In: texts and codes. Out: codes and texts. Codes of the table are 0 and more; a text that the table does not hold gets a
+negative code, which lives as long as the evaluation. `settle` interns those that remain in a result.
+Always: within one evaluation equal texts have equal codes. The table grows only by results and by the arguments of
+`ord`, not by what a condition computes, by parts of a longer text, or by an evaluation that fails. This matters because
+symbols are kept and published.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Texts:
         self._codes: dict[str, int] = {}
 
     def intern(self, text: str) -> int:
-        """The code of `text`; the table stays as it is."""
+        """The code of `text`; the table is not changed."""
         # The overlay first: a text that `settle` interned meanwhile keeps the code that columns have for it.
         code = self._codes.get(text)
         if code is None:

@@ -2,9 +2,9 @@
 
 In: a rule that type inference accepted, and the schemas that it found. Out: a type for each variable, None where
 nothing fixes it.
-Always: the types are those of inference (the same unification runs, over this one rule). A variable that stands
-only inside of an aggregate is that aggregate's own; two aggregates may use one name for two variables, which
-`distinct_locals` (locals.py) tells apart. Linear in the size of the rule.
+Always: the types are those of inference (the same unification runs, over this one rule). A variable that occurs only
+inside an aggregate is local to it; two aggregates may use one name for two variables, to which `distinct_locals`
+(locals.py) gives different names. Linear in the size of the rule.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.language.unification import ColumnNames, Scope, TypeGraph
 
 
 class _ScopedGraph(TypeGraph):
-    """Keeps the scopes: that of the rule, then one for each aggregate, which holds the outer names, too."""
+    """Keeps the scopes: that of the rule, then one for each aggregate, which includes the outer names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class _ScopedGraph(TypeGraph):
 
 
 def variable_types(rule: Rule, schemas: Mapping[str, Schema]) -> dict[str, ColumnType | None]:
-    """The type of every variable of the rule, also of those inside of aggregates.
+    """The type of every variable of the rule, including those inside aggregates.
 
     `schemas` has every relation that the rule mentions.
 
@@ -57,7 +57,7 @@ def variable_types(rule: Rule, schemas: Mapping[str, Schema]) -> dict[str, Colum
         if known is not None and found is not None and known is not found:
             raise TypeMismatchError(
                 f"the variable {name} is a {known.value} in one aggregate and a {found.value} in another; "
-                "give the two different names",
+                "give the two variables different names",
                 text=rule.text,
                 span=rule.span,
                 expected=known.value,

@@ -1,11 +1,11 @@
 """A whole program over files, once, as Souffle runs it: read the inputs, derive, write the outputs.
 
 In: program text, the folders of facts and of results. Out: the files and the standard output that the directives ask
-for. Always: the program is checked as a whole before a file is read, so that an error in it points into its own text;
-every input is read and checked before anything is derived, and everything is derived before anything is written.
+for. Always: the whole program is checked before a file is read, so that an error in it points into its own text; every
+input is read and checked before anything is derived, and everything is derived before anything is written.
 
 Facts of numbers go to the engine as arrays. Results are taken from the epoch's record, as codes, so that millions of
-derived tuples never become Python objects on their way into a file.
+derived tuples reach a file without becoming Python objects.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class FileRun:
         progress: Callable[[str], None] = lambda stage: None,
         budget: Budget | None = None,
     ) -> EpochResult:
-        """Read, derive and write. `output_dir` is None for all to `stdout`, with the names of columns. `budget` is of
-        the derivation.
+        """Read, derive and write. With `output_dir` None all results go to `stdout`, with the names of columns.
+        `budget` limits the derivation.
 
         Raises:
             InvalidRequestError: a file cannot be read, or a result cannot be written.
@@ -135,7 +135,7 @@ class FileRun:
         )
 
     def _declarations(self, lines: Sequence[str]) -> str:
-        """What the engine takes as declarations: all but the directives that this module carries out."""
+        """The declarations for the engine: the program's text without the directives that this module carries out."""
         texts = []
         for declaration in self.program.declarations:
             kept = tuple(q for q in declaration.qualifiers if q not in _FILE_DIRECTIVES)
@@ -220,7 +220,7 @@ def _weighted(tables: Sequence[FactTable]) -> npt.NDArray[np.int64] | list[tuple
 
 
 def _excerpt(lines: Sequence[str], span: Span) -> str:
-    """The text of a region."""
+    """The text that a span covers."""
     part = list(lines[span.line - 1 : span.end_line])
     part[-1] = part[-1][: span.end_column - 1]
     part[0] = part[0][span.column - 1 :]

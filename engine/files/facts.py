@@ -19,10 +19,10 @@ from engine.language.syntax import Atom, Constant, ProgramText
 
 
 def stored_schemas(program: ProgramText) -> dict[str, Schema]:
-    """The schema of each relation that has facts in the text: declared, else fixed by its first fact.
+    """The schema of each relation that has facts in the text: the declared one, otherwise that of its first fact.
 
     Raises:
-        ArityError, TypeMismatchError: a fact is of another schema.
+        ArityError, TypeMismatchError: a fact does not fit the schema.
     """
     schemas = {d.relation: Schema(d.relation, d.columns, declared=True) for d in program.declarations}
     found: dict[str, Schema] = {}

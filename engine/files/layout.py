@@ -27,11 +27,11 @@ _BOOLS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the tuples of one relation stand in a text.
+    """How the tuples of one relation are written in a text.
 
-    channel: `file`, `stdin` or `stdout`. filename: where no other is given, the relation's name with `.facts` or
-    `.csv`. columns: the fields to take, from 0, in the order of the relation's columns; empty means the first ones,
-    and that there may be no more. rfc4180: fields in double quotes may hold anything.
+    channel: `file`, `stdin` or `stdout`. filename: by default the relation's name with `.facts` or `.csv`. columns: the
+    fields to take, from 0, in the order of the relation's columns; empty means the first ones, and then a line must not
+    have more. rfc4180: fields in double quotes may hold anything.
     """
 
     filename: str
@@ -47,8 +47,8 @@ def layout_of(directive: Directive, schema: Schema, text: str) -> Layout:
     """The layout that the directive asks for. `text` is the whole program, for the messages.
 
     Raises:
-        UnsupportedFeatureError: Souffle has such a channel, but Zedlog has not.
-        DeclarationError: an unknown parameter, or a value that it cannot have.
+        UnsupportedFeatureError: Souffle has such a channel, but Zedlog does not.
+        DeclarationError: a parameter is unknown, or its value is not allowed.
     """
     return _Reader(directive, schema, text).layout()
 
@@ -63,10 +63,10 @@ class _Reader:
         for name, value in directive.parameters:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+                hint = f"did you mean {near[0]}?" if near else f"the known parameters are {', '.join(known)}"
                 raise self._wrong(f"unknown parameter {name}; {hint}")
             if name in self._given:
-                raise self._wrong(f"the parameter {name} stands twice")
+                raise self._wrong(f"the parameter {name} is given twice")
             self._given[name] = value
 
     def layout(self) -> Layout:
@@ -88,7 +88,7 @@ class _Reader:
         if layout.channel != FILE:
             for name in ("filename", "compress"):
                 if name in self._given:
-                    raise self._wrong(f"{name} has no meaning with IO={layout.channel}")
+                    raise self._wrong(f"{name} has no effect with IO={layout.channel}; remove it")
         return layout
 
     def _channel(self) -> str:
@@ -105,15 +105,15 @@ class _Reader:
     def _delimiter(self, rfc4180: bool) -> str:
         delimiter = self._given.get("delimiter", "," if rfc4180 else "\t")
         if not delimiter or "\n" in delimiter or "\r" in delimiter:
-            raise self._wrong("a delimiter is at least one character, and no line break")
+            raise self._wrong("the delimiter must have at least one character and no line break")
         if rfc4180 and (len(delimiter) != 1 or delimiter == '"'):
-            raise self._wrong("with rfc4180 the delimiter is one character other than a double quote")
+            raise self._wrong("with rfc4180 the delimiter must be one character other than a double quote")
         return delimiter
 
     def _flag(self, name: str) -> bool:
         value = self._given.get(name, "false")
         if value not in _BOOLS:
-            raise self._wrong(f"{name} is true or false, not {value!r}")
+            raise self._wrong(f"{name} must be true or false, not {value!r}")
         return _BOOLS[value]
 
     def _columns(self) -> tuple[int, ...]:
@@ -122,7 +122,7 @@ class _Reader:
         fields = self._given["columns"].split(":")
         if not all(field.isascii() and field.isdigit() and len(field) < 6 for field in fields):
             raise self._wrong(
-                'columns are numbers from 0 with colons between them, for example columns="0:2"'
+                'columns must be numbers from 0 with colons between them, for example columns="0:2"'
             )
         columns = tuple(map(int, fields))
         if len(columns) != self._schema.arity or len(set(columns)) != len(columns):

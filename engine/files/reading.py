@@ -4,10 +4,10 @@ In: the bytes of a file, the relation's schema, a `Layout`. Out: a `FactTable`, 
 the relation. Always: each line is a tuple (a blank one too, of one empty field), each value has the column's declared
 type, and the first thing that is wrong is an error that names file, line and column.
 
-How lines come apart and what a value is, engine/data/delimited.py says. Souffle's own are these: only with `rfc4180` a
-field may stand in double quotes; white space may come before a number, not after; the line of a relation without
-columns is `()`. Unlike Souffle, a line with more fields than the relation has columns is an error and not cut short,
-and a quoted field may hold line breaks.
+engine/data/delimited.py defines how lines are split and what a value is. These rules are Souffle's: a field may be in
+double quotes only with `rfc4180`; white space is allowed before a number, not after it; the line of a relation without
+columns is `()`. Unlike in Souffle, a line with more fields than the relation has columns is an error instead of being
+cut short, and a quoted field may contain line breaks.
 """
 
 from __future__ import annotations
@@ -47,13 +47,15 @@ def read_facts(data: bytes, name: str, schema: Schema, layout: Layout) -> FactTa
 
 
 def _plain(data: bytes, name: str) -> bytes:
-    """The data, unpacked if it is a gzip file."""
+    """The data, decompressed if it is a gzip file."""
     if not data.startswith(_GZIP):
         return data
     try:
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
-        raise InvalidValueError(f"{name} begins as a gzip file but is none: {error}", file=name) from error
+        raise InvalidValueError(
+            f"{name} begins like a gzip file, but cannot be decompressed: {error}", file=name
+        ) from error
 
 
 def _types(schema: Schema) -> list[ColumnType]:
@@ -77,7 +79,7 @@ def _blocks(data: bytes, name: str, schema: Schema, layout: Layout) -> list[Bloc
         raise InvalidValueError(f"{name}, line {fault.line}: {fault}", file=name, line=fault.line) from None
 
 
-_NULLARY = "{} has no columns, so a line is () and nothing else"
+_NULLARY = "{} has no columns, so each line must be ()"
 
 
 def _check_nullary(blocks: list[Block], name: str, schema: Schema) -> None:

@@ -1,6 +1,6 @@
-"""The tuples of one relation as columns: how facts come from a file and results go into one.
+"""The tuples of one relation as columns: the form in which facts come from a file and results go into one.
 
-Always: all columns have the table's length, each value is of its column's type. A column of numbers or floats is a
+Always: all columns have the table's length, and each value has its column's type. A column of numbers or floats is a
 numpy array, one of symbols or bools a list, so that a file of numbers never becomes Python objects.
 """
 
@@ -22,7 +22,7 @@ Column: TypeAlias = Values
 
 @dataclass(frozen=True, slots=True)
 class FactTable:
-    """`length` tuples; a relation without columns has a length all the same."""
+    """`length` tuples; even a relation without columns has a length."""
 
     types: Sequence[ColumnType]
     columns: Sequence[Column]

@@ -2,8 +2,9 @@
 
 In: the distinct tuples of a relation as int64 codes (engine/data/values.py) and the symbols' texts. Out: bytes, in
 blocks. Always: lines are sorted by value, column after column (numbers by size, symbols by code point), so that two
-runs give the same file; symbols stand as they are, and in double quotes under `rfc4180`; a float has the 17 digits that
-give back its 64 bits. The work is done by whole columns: about half a microsecond a field, two for a float.
+runs give the same file; symbols are written as they are, or in double quotes with `rfc4180`; a float is written with
+the 17 digits that restore its 64 bits. The work is done on whole columns: about half a microsecond a field, two for a
+float.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from engine.files.layout import Layout
 from engine.language.schema import ColumnType, Schema
 
 _BLOCK = 1 << 18
-"""Tuples that become text at once: bounds the memory, and a symbol's text stays far under 2 GB."""
+"""How many tuples become text at a time: this bounds the memory, and keeps each column's text far below 2 GB."""
 
 
 class SymbolTexts:
@@ -57,7 +58,7 @@ def write_tuples(codes: Codes, schema: Schema, symbols: SymbolTexts, layout: Lay
 
 
 def _order(codes: Codes, types: Sequence[ColumnType | None], symbols: SymbolTexts) -> npt.NDArray[np.intp]:
-    """The rows' order by value."""
+    """The order of the rows, sorted by value."""
     keys: list[npt.NDArray[np.int64] | npt.NDArray[np.float64]] = []
     for position, kind in enumerate(types):
         column = np.ascontiguousarray(codes[:, position])

@@ -1,8 +1,8 @@
-"""Which variables of a body have a value: those of its positive atoms, and what its equations make of them.
+"""Which variables of a body are bound: those of its positive atoms, and those that its equations give a value.
 
-In: literals, and variables that have a value already. Out: the variables that have one then. An equation gives a
-variable on one side a value when every variable on the other side has one. An aggregate is seen as a value that waits
-for those of its variables that stand outside of it, too. Linear in the size of the body (Kahn's count).
+In: literals, and variables that are already bound. Out: all variables that are bound then. An equation binds a variable
+on one side when every variable on the other side is bound. An aggregate counts as a value that waits for those of its
+variables that also occur outside of it. Linear in the size of the body (Kahn's algorithm).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from engine.language.syntax import (
 
 
 def bound_by(body: Iterable[Literal], given: Iterable[str] = (), outer: Set[str] = frozenset()) -> set[str]:
-    """The variables that have a value in the body, when those `given` have one. outer: the variables for which an
-    aggregate waits that has them in it."""
+    """The variables that are bound in the body when those in `given` are. outer: the variables for which an aggregate
+    that contains them waits."""
     bound = set(given)
     waiting: dict[str, list[int]] = {}
     targets: list[str] = []
@@ -54,7 +54,7 @@ def bound_by(body: Iterable[Literal], given: Iterable[str] = (), outer: Set[str]
 
 
 def sides(literal: Literal) -> Iterator[tuple[str, Term]]:
-    """Each variable to which an equation may give a value, with the term that it would be equal to."""
+    """Each variable that an equation may bind, with the term on the other side of that equation."""
     if isinstance(literal, Comparison) and literal.operator == "=":
         for target, source in ((literal.left, literal.right), (literal.right, literal.left)):
             if isinstance(target, Variable) and not isinstance(source, Wildcard):
@@ -62,7 +62,7 @@ def sides(literal: Literal) -> Iterator[tuple[str, Term]]:
 
 
 def shared_variables(term: Term, outer: Set[str]) -> Iterator[Variable]:
-    """The variables inside of the term's aggregates that stand outside of them, too."""
+    """The variables inside the term's aggregates that also occur outside of them."""
     for inner in walk_outside(term):
         if isinstance(inner, Aggregate):
             for node in walk(inner):

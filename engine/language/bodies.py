@@ -1,7 +1,7 @@
 """Bodies of rules as alternatives: `;` concatenates, `,` multiplies out, `!` follows De Morgan.
 
 In: literals, and bodies in parentheses. Out: `Alternatives`, the disjunctive normal form.
-Always: at most `MAX_ALTERNATIVES` alternatives and `MAX_DEPTH` nested groups; a text with more is a fault.
+Always: at most `MAX_ALTERNATIVES` alternatives and `MAX_DEPTH` nested groups; a text that exceeds either is refused.
 The work is linear in the size of the result.
 """
 
@@ -71,21 +71,21 @@ def disjoin(parts: Sequence[Alternatives]) -> Alternatives:
 
 
 def check_size(alternatives: int, literals: int, span: Span) -> None:
-    """Refuse a clause that stands for too many rules, of `literals` literals each.
+    """Refuse a clause that expands to too many rules, with `literals` literals each.
 
     Raises:
         Fault: there are too many.
     """
     if alternatives > MAX_ALTERNATIVES or alternatives * literals > MAX_LITERALS:
         message = f"the alternatives (;) of this clause multiply out to more than {MAX_ALTERNATIVES} rules"
-        raise Fault(ProgramSyntaxError, f"{message}; name some of them by a relation of their own", span)
+        raise Fault(ProgramSyntaxError, f"{message}; move some of them into a relation of their own", span)
 
 
 def deeper(depth: int, span: Span) -> int:
     """The depth of a group around something of depth `depth`.
 
     Raises:
-        Fault: that is too deep.
+        Fault: the nesting is too deep.
     """
     if depth >= MAX_DEPTH:
         raise Fault(ProgramSyntaxError, f"the body is nested more than {MAX_DEPTH} groups deep", span)

@@ -1,7 +1,7 @@
 """From grammar.lark to the syntax tree: one method for each rule and token of the grammar.
 
-In: the values of a rule's parts, bottom up, while lark parses. Out: nodes of `syntax`, and for clauses and
-directives those of parts.py, which know nothing of the source text (parser.py adds it).
+In: the values of a rule's parts, bottom up, while lark parses. Out: nodes of `syntax`, and for clauses and directives
+those of parts.py, which do not refer to the source text (parser.py adds it).
 Always: a fault in the text is raised as `Fault`; nothing recurses, so the depth of the text costs no stack.
 """
 
@@ -82,7 +82,11 @@ class TreeBuilder(Transformer[Token, Any]):
         if token in operators.FOREIGN_DIRECTIVES:
             _unsupported(operators.FOREIGN_DIRECTIVES[token], span_of(token))
         near = operators.closest(token, operators.DIRECTIVES)
-        hint = f"; did you mean {near}?" if near else f"; known are {', '.join(operators.DIRECTIVES)}"
+        hint = (
+            f"; did you mean {near}?"
+            if near
+            else f"; the known directives are {', '.join(operators.DIRECTIVES)}"
+        )
         raise Fault(
             ProgramSyntaxError, f"unknown directive {constants.shortened(token)}{hint}", span_of(token)
         )
@@ -131,7 +135,7 @@ class TreeBuilder(Transformer[Token, Any]):
         alternatives, end = parts
         if len(alternatives.bodies) > 1:
             message = (
-                "alternatives (;) in an aggregate are not supported; name them by a relation of their own"
+                "alternatives (;) in an aggregate are not supported; move them into a relation of their own"
             )
             raise Fault(UnsupportedFeatureError, message, span_of(end))
         return alternatives.bodies[0], span_of(end)
@@ -171,7 +175,7 @@ class TreeBuilder(Transformer[Token, Any]):
         return Comparison(name.value, left, right, between(name, end))
 
     def truth(self, parts: list[Part]) -> Comparison:
-        """`true` or `false` as a literal: it has the canonical text of the condition that it is short for."""
+        """`true` or `false` as a literal: it has the canonical text of the condition that it abbreviates."""
         constant: Constant = parts[0]
         return Comparison("=", Constant(True, ColumnType.BOOL, constant.span), constant, constant.span)
 
@@ -290,7 +294,7 @@ def _check_in_fact(term: Term) -> None:
     for part in walk(term):
         if isinstance(part, Aggregate | HeadAggregate):
             raise Fault(
-                UnsupportedFeatureError, "an aggregate cannot stand in a fact; write a rule", part.span
+                UnsupportedFeatureError, "an aggregate cannot be used in a fact; write a rule", part.span
             )
         if isinstance(part, Variable | Wildcard):
             name = part.name if isinstance(part, Variable) else "_"

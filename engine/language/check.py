@@ -1,9 +1,9 @@
 """Safety: whether a rule says where the values of all its variables come from.
 
-In: a rule. Out: nothing, or an error that points at the variable. A variable is *bound* by standing in a
-positive atom of the body, or by an equation whose other side is bound; every variable of the head, of a
-negated atom and of a condition must be. Variables of an aggregate's body that stand nowhere else are its own,
-and are bound there. Linear in the size of the rule.
+In: a rule. Out: nothing, or an error that points at the variable. A variable is *bound* when it occurs in a positive
+atom of the body, or in an equation whose other side is bound. Every variable of the head, of a negated atom and of a
+condition must be bound. Variables that occur only in the body of an aggregate are local to it, and must be bound there.
+Linear in the size of the rule.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check_rule(rule: Rule) -> None:
     """Refuse a rule that is unsafe, or that this version cannot evaluate.
 
     Raises:
-        UnsupportedFeatureError: the rule uses what the evaluator lacks.
+        UnsupportedFeatureError: the rule uses a feature that the evaluator does not have.
         UnsafeRuleError: a variable is not bound, or `_` stands where a value is needed.
     """
     check_supported(rule)
@@ -97,8 +97,8 @@ def _check_aggregates(term: Term, bound: set[str], outer: set[str], rule: Rule) 
             if variable.name not in bound:
                 name = variable.name
                 message = (
-                    f"the variable {name} stands outside of the {aggregate.function} too, but is bound only in it; "
-                    "only a min or max has witnesses"
+                    f"the variable {name} is used outside of the {aggregate.function}, but is bound only inside it; "
+                    "only min and max can pass a variable out (a witness)"
                 )
                 raise _unsafe(rule, message, variable)
         own = outer | names_outside(*aggregate.body)

@@ -1,8 +1,8 @@
 """Constants as text: quoted symbols, numbers, floats; read and written.
 
-In: a token of the text, or a value. Out: the value, or its one text; `BadConstantError` where there is none.
-Always: what `write_constant` writes reads as the same value. The escapes of a symbol are Souffle's; every
-other character stands for itself, except a line break, which must be written `\\n`.
+In: a token of the text, or a value. Out: the value, or its one text; `BadConstantError` if there is none.
+Always: what `write_constant` writes reads as the same value. The escapes of a symbol are Souffle's; every other
+character stands for itself, except a line break, which must be written `\\n`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MIN_NUMBER, MAX_NUMBER = -(2**63), 2**63 - 1
 
 
 class BadConstantError(ValueError):
-    """The text is no constant; `offset` says where in it the fault is, `length` how long it is."""
+    """The text is not a constant; `offset` is where in it the fault begins, `length` how long the fault is."""
 
     def __init__(self, message: str, offset: int, length: int) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class BadConstantError(ValueError):
 
 
 def read_symbol(quoted: str) -> str:
-    """The symbol that a double-quoted literal means."""
+    """The symbol that a double-quoted literal denotes."""
     if "\\" not in quoted:
         return quoted[1:-1]
 
@@ -51,7 +51,9 @@ def read_symbol(quoted: str) -> str:
         if char is None:
             known = " ".join(f"\\{name}" for name in _ESCAPES)
             wrong = match[0] if match[0].isprintable() else f"\\ before {shown(match[1])}"
-            raise BadConstantError(f"unknown escape {wrong}; known are {known}", match.start() + 1, 2)
+            raise BadConstantError(
+                f"unknown escape {wrong}; the known escapes are {known}", match.start() + 1, 2
+            )
         return char
 
     return _ESCAPE.sub(replace, quoted[1:-1])
@@ -75,13 +77,13 @@ def read_float(digits: str) -> float:
 
 
 def read_decimal(text: str) -> float:
-    """The value of a decimal number that stands where a float is wanted, in a file or a parameter.
+    """The value of a decimal number in a place where a float is expected, in a file or a parameter.
 
-    text: white space, a sign, digits, a point, an exponent. A fraction or an exponent asks for the nearest float; an
-    integer must be a number of 64 bits that a float holds exactly.
+    text: white space, a sign, digits, a point, an exponent. With a fraction or an exponent the result is the nearest
+    float; an integer must fit into 64 bits and be exactly representable as a float.
 
     Raises:
-        ValueError: no float stands for it.
+        ValueError: the text does not denote a float.
     """
     value = float(text)
     digits = text.strip().lstrip("+-")

@@ -1,9 +1,9 @@
-"""Declarations and directives: types looked up, names checked, several relations of one directive told apart.
+"""Declarations and directives: look up types, check names, make one node for each relation that a directive names.
 
 In: the texts of directives as builder.py leaves them. Out: `Declaration` and `Directive`, or a `Fault`. The settings of
 `fixpoint` are checked here: tolerance is finite and not negative, max_height positive.
-Type aliases are names for the four types; `.type Node <: symbol` makes `Node` another word for `symbol`, and
-the finer distinctions that Souffle draws between subtypes are not made.
+Type aliases are other names for the four types: `.type Node <: symbol` makes `Node` mean `symbol`. The distinctions
+that Souffle makes between subtypes are not made.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _LARGEST_HEIGHT = 1_000_000_000
 
 
 def type_names(aliases: Sequence[TypeText]) -> dict[str, ColumnType]:
-    """Every name of a type with what it stands for. Aliases may use ones that come later.
+    """Every type name with the type that it denotes. Aliases may refer to ones that are defined later.
 
     Raises:
-        Fault: an alias is defined twice, of itself, of different types, or of an unknown type.
+        Fault: an alias is defined twice, in terms of itself, by different types, or by an unknown type.
     """
     defined: dict[str, TypeText] = {}
     for alias in aliases:
@@ -56,7 +56,9 @@ def type_names(aliases: Sequence[TypeText]) -> dict[str, ColumnType]:
                 ready.append(alias.name.value)
     for name, alias in defined.items():
         if name not in known:
-            raise Fault(DeclarationError, f"the type {name} is defined by itself", span_of(alias.name))
+            raise Fault(
+                DeclarationError, f"the type {name} is defined in terms of itself", span_of(alias.name)
+            )
     return known
 
 
@@ -90,21 +92,23 @@ def directives_of(text: DirectiveText | DeclarationText) -> list[Directive]:
 
 
 def _fixpoint(text: DeclarationText) -> Fixpoint | None:
-    """What the qualifier `fixpoint` says, if it is there."""
+    """The settings of the qualifier `fixpoint`, if it is there."""
     bare = [q for q in text.qualifiers if q == FIXPOINT]
     words = [*bare, *(given.word for given in text.fixpoints)]
     if len(words) > 1:
-        raise Fault(DeclarationError, "fixpoint stands twice in this declaration", span_of(words[-1]))
+        raise Fault(
+            DeclarationError, "the qualifier fixpoint is given twice in this declaration", span_of(words[-1])
+        )
     if not text.fixpoints:
         return Fixpoint() if bare else None
     settings: dict[str, Constant] = {}
     for name, value in text.fixpoints[0].settings:
         if name not in _SETTINGS:
             near = closest(name, list(_SETTINGS))
-            hint = f"did you mean {near}?" if near else f"known are {', '.join(_SETTINGS)}"
+            hint = f"did you mean {near}?" if near else f"the known settings are {', '.join(_SETTINGS)}"
             raise Fault(DeclarationError, f"fixpoint has no setting {name}; {hint}", span_of(name))
         if name in settings:
-            raise Fault(DeclarationError, f"the setting {name} stands twice", span_of(name))
+            raise Fault(DeclarationError, f"the setting {name} is given twice", span_of(name))
         settings[name.value] = value
     return Fixpoint(**{name: _SETTINGS[name](value) for name, value in settings.items()})
 
@@ -112,14 +116,16 @@ def _fixpoint(text: DeclarationText) -> Fixpoint | None:
 def _tolerance(constant: Constant) -> float:
     value = float(constant.value)
     if not 0 <= value < math.inf:
-        raise Fault(DeclarationError, "tolerance is a number from 0 on: 0 is exact", constant.span)
+        raise Fault(
+            DeclarationError, "tolerance must be a number of at least 0; 0 means exact", constant.span
+        )
     return value + 0.0
 
 
 def _max_height(constant: Constant) -> int:
     value = constant.value
     if not isinstance(value, int) or not 1 <= value <= _LARGEST_HEIGHT:
-        message = f"max_height is a whole number from 1 to {_LARGEST_HEIGHT}"
+        message = f"max_height must be a whole number from 1 to {_LARGEST_HEIGHT}"
         raise Fault(DeclarationError, message, constant.span)
     return value
 
@@ -134,7 +140,7 @@ def _look_up(name: Token, types: Mapping[str, ColumnType]) -> ColumnType:
         message = "the type unsigned is not part of Zedlog's language; number is a signed 64-bit integer"
         raise Fault(UnsupportedFeatureError, message, span_of(name))
     near = closest(name, list(types))
-    hint = f"did you mean {near}?" if near else f"known are {', '.join(types)}"
+    hint = f"did you mean {near}?" if near else f"the known types are {', '.join(types)}"
     raise Fault(DeclarationError, f"unknown type {name}; {hint}", span_of(name))
 
 

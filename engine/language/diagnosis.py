@@ -1,8 +1,8 @@
-"""Syntax errors in human words.
+"""Syntax errors in plain words.
 
-In: what lark knows when the text stops making sense (the place, the tokens that could follow). Out: a
-`ProgramSyntaxError` with what was expected there and, where the cause is a common slip (a forgotten `.`, an
-unclosed string or comment, a reserved word), what to do about it. Costs nothing until there is an error.
+In: what lark knows at the point where parsing fails (the place, the tokens that could follow). Out: a
+`ProgramSyntaxError` with what was expected there and, where the cause is a common slip (a forgotten `.`, an unclosed
+string or comment, a reserved word), how to correct it. Costs nothing until there is an error.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def explain(unexpected: UnexpectedInput, text: str) -> ProgramError:
 
 
 def _unclosed(text: str, start: int) -> str | None:
-    """What begins at `start` and has no end."""
+    """What begins at `start` and is not closed: a string or a comment."""
     if text.startswith("/*", start):
         return "comment"
     return "string" if text.startswith('"', start) else None
 
 
 def _at_end(text: str, accepted: frozenset[str], before: Any) -> ProgramError:
-    """The text ends too early: point behind its last character that means something."""
+    """The text ends too early: point behind its last character that is not white space or a comment."""
     span = _span(before)
     if span is None:
         line, column = text.count("\n") + 1, len(text) - (text.rfind("\n") + 1) + 1
@@ -147,7 +147,7 @@ def _after(before: Any, accepted: frozenset[str]) -> str:
 
 
 def _hint(found: str, before: Any, accepted: frozenset[str]) -> str:
-    """What to do about it, where the cause is a common slip."""
+    """How to correct the text, where the cause is a common slip."""
     span = _span(before)
     # A query may also end without a dot.
     in_clause = "DOT" in accepted and "$END" not in accepted
@@ -174,7 +174,7 @@ def _shown(found: str) -> str:
 
 
 def _last(stack: Any) -> Any:
-    """The last token or node of what the parser holds: the thing before the fault."""
+    """The last token or node on the parser's stack: what stands before the fault."""
     value = stack
     while True:
         if isinstance(value, Alternatives):

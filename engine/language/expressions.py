@@ -1,8 +1,8 @@
 """Terms: constants from tokens, and flat lists of operators and operands as trees.
 
 In: what the parser read, in order. Out: a term at most `MAX_DEPTH` operations deep, or a `Fault`.
-The grammar leaves precedence to this module, so that a constant costs the parser one reduction and not one
-for each level.
+The grammar leaves precedence to this module, so that a constant costs the parser one reduction instead of one for each
+level of precedence.
 """
 
 from __future__ import annotations

@@ -2,12 +2,13 @@
 
 In: the relations that hold facts, the declarations in force, the rules, and the schemas of the last epoch.
 Out: a schema for each relation that any of the first three mentions, or an error that points at the fault.
-Always: the result depends on nothing else, and no input is changed; a column whose type nothing fixes has
-type None. Types flow through the variables of rules (unification.py). Costs a few microseconds a literal.
+Always: the result depends on nothing else, and no input is changed; a column whose type nothing fixes has type None.
+Types flow through the variables of rules (unification.py). Costs a few microseconds a literal.
 
-`update_schemas` gives the same from the schemas before and what changed since. Where nothing was taken away, it follows
-what is newly known from rule to rule. Otherwise it looks at all rules through which a type can have gone: from the
-relations that changed on, but not through relations that are declared or hold facts.
+`update_schemas` gives the same result from the previous schemas and what has changed since. If nothing was removed, it
+follows the new information from rule to rule. Otherwise it looks again at all rules that a type may have flowed
+through: those that can be reached from the changed relations without passing through a relation that is declared or
+holds facts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from engine.language.unification import ColumnNames, TypeGraph
 
 @dataclass(slots=True)
 class _Relation:
-    """What is known of a relation: `why` says where its arity comes from, `names` is empty while unknown."""
+    """What is known about a relation: `why` says where its arity comes from; `names` is empty while they are
+    unknown."""
 
     arity: int
     why: str
@@ -43,13 +45,13 @@ def infer_schemas(
 ) -> dict[str, Schema]:
     """The schema of every relation that `declarations`, `stored` or `rules` mention.
 
-    `stored` are the relations that hold facts; their types are fixed. Column names come from the declaration;
-    else from `previous`, if the arity is the same; else from the head of the first rule that defines the
-    relation, if its arguments are distinct variables; else from the first body atom whose arguments are; else
-    they are c0, c1, ....
+    `stored` are the relations that hold facts; their types are fixed. Column names come from the first of these that
+    gives any: the declaration; `previous`, if the arity is the same; the head of the first rule that defines the
+    relation, if its arguments are distinct variables; the first body atom whose arguments are distinct variables.
+    Otherwise they are c0, c1, ....
 
     Raises:
-        ArityError: an atom or a declaration has another number of columns than the relation.
+        ArityError: an atom or a declaration does not have as many columns as the relation.
         TypeMismatchError: a column would hold values of two types.
         DeclarationError: a relation is declared in two different ways.
     """
@@ -57,7 +59,7 @@ def infer_schemas(
 
 
 class Basis(Protocol):
-    """What schemas follow from. users: for each relation the ids of the rules that mention it."""
+    """What schemas are inferred from. users: for each relation the ids of the rules that mention it."""
 
     @property
     def declarations(self) -> Mapping[str, Declaration]: ...
@@ -83,11 +85,11 @@ def update_schemas(
     relations: Collection[str],
     parsed: Sequence[Declaration] = (),
 ) -> tuple[dict[str, Schema], frozenset[str]]:
-    """What `infer_schemas` gives for `after`, from the `schemas` of `before`, and the relations whose schema is another
-    object than before: all others stay the same.
+    """What `infer_schemas` gives for `after`, computed from the `schemas` of `before`; and the relations whose schema
+    is a new object. All other schemas stay the same objects.
 
-    rules: ids of those that are not in both. relations: those whose declaration, or whose facts' types, are not the
-    same in both. parsed: the declarations that came, also such as contradict those that were there.
+    rules: ids of the rules that are in only one of the two. relations: those whose declaration, or whose facts' types,
+    differ between the two. parsed: the new declarations, including those that contradict earlier ones.
 
     Raises:
         ArityError, TypeMismatchError, DeclarationError: as `infer_schemas`.
@@ -130,8 +132,8 @@ def _grown(
     relations: Collection[str],
     parsed: Sequence[Declaration],
 ) -> tuple[dict[str, Schema], frozenset[str]]:
-    """The same where nothing was taken away: what is known stays so. From the rules that came, and the relations that
-    are fixed now, to the rules of each relation of which more is known than before, and so on."""
+    """The same where nothing was removed, so that what is known stays known. Start with the new rules and the relations
+    that are fixed now; whenever more becomes known about a relation, go on to the rules that mention it."""
     result, changed = dict(schemas), set[str]()
     rules, scope = came, dict.fromkeys([*relations, *(r for rule in came for r in relations_of(rule))])
     while scope:
@@ -181,7 +183,7 @@ def _infer(
     rules: Sequence[Rule],
     previous: Mapping[str, Schema],
 ) -> dict[str, Schema]:
-    """See `infer_schemas`. known: relations whose types are fixed, whatever it is that has fixed them."""
+    """See `infer_schemas`. known: relations whose types are fixed, for whatever reason."""
     relations = {
         name: _Relation(schema.arity, "by its first use", tuple(column.name for column in schema.columns))
         for name, schema in known.items()
@@ -316,7 +318,7 @@ def _name_columns(
 
 
 def _variable_names(atom: Atom) -> tuple[str, ...]:
-    """The arguments as names of columns; none, unless all are distinct variables."""
+    """The arguments as names of columns, if all are distinct variables; otherwise none."""
     names = tuple(term.name.replace("?", "") for term in atom.terms if isinstance(term, Variable))
     distinct = len(set(names)) == len(names) == len(atom.terms) and all(names)
     return names if distinct else ()

@@ -14,7 +14,7 @@ from engine.errors import InvalidRequestError, shown
 
 
 class Operator(NamedTuple):
-    """`precedence`: the larger binds tighter. `right`: groups from the right, `a ^ (b ^ c)`."""
+    """`precedence`: an operator with a larger one binds tighter. `right`: groups from the right, `a ^ (b ^ c)`."""
 
     precedence: int
     right: bool = False

@@ -57,7 +57,7 @@ def parse_program(text: str) -> ProgramText:
     """A whole program: declarations, type aliases, directives, facts and rules in any order.
 
     Raises:
-        ProgramError: the text is no program; a fact is not ground; a declaration contradicts itself.
+        ProgramError: the text is not a program, a fact is not ground, or a declaration contradicts itself.
     """
     parts = _parse(text, "program")
     try:
@@ -80,7 +80,7 @@ def parse_program(text: str) -> ProgramText:
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """The rules of exactly one clause; a `;`, or several heads, make several.
+    """The rules of exactly one clause: several if it has a `;` or several heads.
 
     Raises:
         ProgramError: the text is not one clause, or the clause is a fact.
@@ -130,16 +130,16 @@ def parse_query(text: str) -> Query:
 
 
 def parse_declarations(text: str) -> tuple[Declaration, ...]:
-    """The `.decl` directives of a text that holds nothing else (but the `.type` aliases they use).
+    """The `.decl` directives of a text that holds nothing else, except the `.type` aliases that they use.
 
     Raises:
-        ProgramError: something else stands in the text, or a declaration contradicts itself.
+        ProgramError: the text holds something else, or a declaration contradicts itself.
     """
     parts = _parse(text, "program")
     for part in parts:
         if not isinstance(part, DeclarationText | TypeText):
             what = f"a .{part.kind} directive" if isinstance(part, DirectiveText) else "a clause"
-            message = f"only .decl and .type may stand here, but this is {what}"
+            message = f"only .decl and .type directives are allowed here, but this is {what}"
             raise ProgramSyntaxError(message, text=text, span=part.span)
         if isinstance(part, DeclarationText) and directives_of(part):
             message = f"'{part.qualifiers[0]}' cannot be used here: only names and types are declared here"

@@ -1,7 +1,7 @@
 """What the parser builds on the way to the syntax tree, and how it reports a fault.
 
-Clauses and directives as they stand in the text, before several relations of one directive are told apart and
-types are looked up; parser.py and declarations.py make the tree of them. None of it outlives the parse.
+Clauses and directives as they are written: types are not yet looked up, and a directive may still name several
+relations. parser.py and declarations.py turn them into the tree. None of these objects outlives the parse.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from engine.language.syntax import Atom, Constant, Literal
 
 
 class Fault(Exception):
-    """A fault in the text, before the text is known; parser.py makes it an `error` that shows the line."""
+    """A fault in the text, raised where the text is not at hand; parser.py turns it into an `error` that shows the
+    line."""
 
     def __init__(self, error: type[ProgramError], message: str, span: Span) -> None:
         super().__init__(message)
@@ -71,7 +72,7 @@ class TypeText(NamedTuple):
 
 
 class DirectiveText(NamedTuple):
-    """`.input` and its kin, of several relations with the same parameters."""
+    """`.input`, `.output` or `.printsize`, of several relations with the same parameters."""
 
     kind: str
     names: list[Token]

@@ -1,7 +1,7 @@
-"""Schemas: what is known of the columns of each relation.
+"""Schemas: what is known about the columns of each relation.
 
-A column's type is declared, or fixed by its first use (a fact, or a constant in a rule), or flows through the
-variables of rules; until one of these says it, it is unknown (`None`).
+A column's type is declared, or fixed by its first use (a fact, or a constant in a rule), or inferred through the
+variables of rules; until then it is unknown (`None`).
 """
 
 from __future__ import annotations

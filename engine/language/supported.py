@@ -1,7 +1,7 @@
-"""What the evaluator can do. The one place where a feature of the language is switched on.
+"""Which features of the language the evaluator supports; this is the only place where one is switched on.
 
-The parser accepts the whole dialect; a rule that uses a feature that is not in `SUPPORTED` is refused with an
-error that names the feature and points at it.
+The parser accepts the whole dialect; a rule that uses a feature that is not in `SUPPORTED` is refused with an error
+that names the feature and points at it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def check_supported(rule: Rule, supported: frozenset[Feature] = SUPPORTED) -> No
     """Refuse a rule that this version cannot evaluate.
 
     Raises:
-        UnsupportedFeatureError: for the first such feature in the text.
+        UnsupportedFeatureError: names the first unsupported feature in the text.
     """
     for feature, span in features_of(rule):
         if feature not in supported:

@@ -1,9 +1,9 @@
 """The syntax tree: what the text of a program says, and where it says it.
 
-In: nothing; these are plain data. Out: `ProgramText`, and below it declarations, directives, facts and rules.
-Always: every node is immutable and hashable, and two nodes are equal when they say the same thing; spans, the
-source text and the depth take no part in that. A tree that the parser built is at most `MAX_DEPTH` operations
-deep, so recursive walks need no guard. Alternatives (`;`) are gone: a rule has one head and one conjunction.
+Plain data: `ProgramText`, and below it declarations, directives, facts and rules. Always: every node is immutable and
+hashable; two nodes are equal when they say the same thing, whatever their spans, source text and depth. A tree that the
+parser built is at most `MAX_DEPTH` operations deep, so recursive walks need no guard. Alternatives (`;`) are already
+expanded: a rule has one head and one conjunction.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value of the language. `type` decides equality too: 1, 1.0 and true are three constants."""
+    """A value of the language. `type` takes part in equality: 1, 1.0 and true are three different constants."""
 
     value: str | int | float | bool
     type: ColumnType
@@ -44,7 +44,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Wildcard:
-    """`_`: some value; each occurrence is another one."""
+    """`_`: any value; each occurrence is independent of the others."""
 
     span: Span = field(default=NOWHERE, compare=False, repr=False)
 
@@ -168,8 +168,8 @@ Literal: TypeAlias = Atom | Negation | Comparison
 class Rule:
     """`head :- body.`; the body has at least one literal.
 
-    `text` is the whole source that `span`, and every span below, points into. Rules that one clause with `;`
-    (or with several heads) became share text and span.
+    `text` is the whole source that `span`, and every span below, points into. Rules that come from one clause with `;`
+    (or with several heads) share text and span.
     """
 
     head: Atom
@@ -180,9 +180,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """`body` or `head :- body`: what is asked. A body with `;` is several; their answers are put together.
+    """`body` or `head :- body`: what is asked. A body with `;` becomes several; the answer is the union of theirs.
 
-    The head's relation is a label only: it says nothing of a relation of that name.
+    The head's relation is only a label: it does not refer to a relation of that name.
     """
 
     head: Atom | None
@@ -191,7 +191,7 @@ class Query:
 
     @property
     def goal(self) -> Atom | None:
-        """The query's only atom, where it is nothing but one atom of variables, constants and `_`."""
+        """The query's only atom, if it consists of one atom of variables, constants and `_`."""
         if self.head is not None or len(self.bodies) != 1 or len(self.bodies[0]) != 1:
             return None
         literal = self.bodies[0][0]
@@ -202,10 +202,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Fixpoint:
-    """How far a count, sum or mean in recursion goes: `fixpoint(tolerance=1e-9, max_height=200)`.
+    """When a count, sum or mean in recursion stops: `fixpoint(tolerance=1e-9, max_height=200)`.
 
-    tolerance: a value that differs from the one held by no more is not taken. max_height: the last height at which a
-    value may still change.
+    tolerance: a new value that differs from the current one by no more than this is not taken. max_height: the last
+    height at which a value may still change.
     """
 
     tolerance: float = 0.0
@@ -231,7 +231,8 @@ class Declaration:
 
 
 def fixpoints_of(declarations: Iterable[Declaration]) -> dict[str, Fixpoint]:
-    """The fixpoints by relation; of several declarations of one relation the last that has one is in force."""
+    """The fixpoints by relation; among several declarations of one relation the last one with a fixpoint is in
+    force."""
     return {d.relation: d.fixpoint for d in declarations if d.fixpoint is not None}
 
 
@@ -301,7 +302,7 @@ def walk(node: Literal | Term) -> Iterator[Literal | Term]:
 
 
 def walk_outside(node: Literal | Term) -> Iterator[Literal | Term]:
-    """The same, without what is inside of aggregates."""
+    """The same, without what is inside aggregates."""
     yield node
     if not isinstance(node, Aggregate):
         for child in children(node):
@@ -309,12 +310,12 @@ def walk_outside(node: Literal | Term) -> Iterator[Literal | Term]:
 
 
 def names_of(*nodes: Literal | Term) -> set[str]:
-    """The variables of the nodes, also those inside of aggregates."""
+    """The variables of the nodes, including those inside aggregates."""
     return {part.name for node in nodes for part in walk(node) if isinstance(part, Variable)}
 
 
 def names_outside(*nodes: Literal | Term) -> set[str]:
-    """The variables of the nodes that do not stand inside of an aggregate only."""
+    """The variables of the nodes that occur outside of aggregates, whether or not they occur inside one, too."""
     return {part.name for node in nodes for part in walk_outside(node) if isinstance(part, Variable)}
 
 
@@ -322,7 +323,7 @@ _Node = TypeVar("_Node", bound=Literal | Term)
 
 
 def rebuilt(node: _Node, change: Callable[[Any], Any]) -> _Node:
-    """The node with each of its `children` changed: a term into a term, a literal into one of its kind."""
+    """The node with each of its `children` replaced: a term by a term, a literal by a literal of the same kind."""
     match node:
         case Atom():
             return replace(node, terms=tuple(map(change, node.terms)))

@@ -1,9 +1,9 @@
 """Types flow through rules: unification of columns, variables and terms (Robinson's, on flat terms).
 
-In: relations, types that are fixed, and rules. Out: the type of each column, None where nothing fixes it, or
-a `TypeMismatchError` that points at the first term that does not fit.
-Always: all columns and terms that a variable or an equation connects have one type. A variable needs no place
-of its own in the graph: it is the first column or term that it stands for. Near-linear time (union-find).
+In: relations, types that are fixed, and rules. Out: the type of each column, None where nothing fixes it, or a
+`TypeMismatchError` that points at the first term that does not fit.
+Always: all columns and terms that a variable or an equation connects have one type. A variable needs no node of its own
+in the graph: it is represented by the first column or term that it is equal to. Near-linear time (union-find).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SIGNATURES: dict[str, tuple[tuple[ColumnType | None, ...], ColumnType]] = {
 
 
 class ColumnNames(NamedTuple):
-    """What errors call the columns of a relation; `known` is false when the names are only numbers."""
+    """How errors name the columns of a relation; `known` is false when the columns have only numbers."""
 
     relation: str
     names: tuple[str, ...]
@@ -94,7 +94,7 @@ class TypeGraph:
         """Connect what the rule connects.
 
         Raises:
-            TypeMismatchError: a term is of another type than its place.
+            TypeMismatchError: a term does not have the type that its place needs.
         """
         scope: Scope = {}
         for literal in (rule.head, *rule.body):
@@ -105,10 +105,10 @@ class TypeGraph:
             self._add_aggregate(aggregate, result, dict(outer), rule)
 
     def finish(self) -> None:
-        """Check that what is computed with is a number or a float, now that all types are known.
+        """Check that every operand of arithmetic is a number or a float, now that all types are known.
 
         Raises:
-            TypeMismatchError: a symbol or a bool is computed with.
+            TypeMismatchError: an operand is a symbol or a bool.
         """
         for node, operator, term, rule in self._numeric:
             got = self._type[self._root(node)]

@@ -1,14 +1,14 @@
-"""Witnesses: variables of a min or max that also stand outside of it and get no value there.
+"""Witnesses: variables of a min or max that also occur outside of it and are not bound there.
 
-In: a rule. Out: a rule that means the same without witnesses. As in Souffle, a witness is bound to what the extreme
-value was found with, once for each where several tie:
+In: a rule. Out: a rule without witnesses that means the same. As in Souffle, a witness takes the value that goes with
+the extreme value; if several tie, it takes each of them:
 
     tallest(s, n) :- n = max h : { student(s, h) }.   ->   tallest(s, n) :- n = v, v = max h : { student(s', h) },
                                                                           student(s, h'), v = h'.
 
-A variable that the rest of the rule binds is no witness: it says which group is asked for. Nor is there a witness of
-a count, sum or mean; such a variable stays, and the safety check refuses it. `_ = max h : { ... }` is read with a
-variable for the `_`, for the sake of the witnesses. Linear in the rule, times the depth of nested aggregates.
+A variable that the rest of the rule binds is not a witness: it says which group is asked for. A count, sum or mean has
+no witnesses; such a variable stays, and the safety check refuses it. In `_ = max h : { ... }` the `_` is treated as a
+variable, so that its witnesses can be bound. Linear in the size of the rule, times the depth of nested aggregates.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from engine.language.syntax import (
 
 _HAVE_WITNESSES = ("max", "min")
 _MARK = "'"
-"""In the name of every variable that is made here; no text can write it."""
+"""Part of the name of every variable that is made here; no program text can contain it."""
 _Node = TypeVar("_Node", bound=Literal | Term)
 
 
 def is_copied(name: str) -> bool:
-    """Whether it names a variable that was made here: an aggregate's own, and none of the rule's."""
+    """Whether this is the name of a variable that was made here, local to an aggregate."""
     return _MARK in name
 
 
 def without_witnesses(rule: Rule) -> Rule:
-    """The rule with its witnesses bound by copies of the bodies that they stand in; the same if it has none."""
+    """The rule with its witnesses bound by copies of the bodies that they occur in; the rule itself if it has none."""
     literals = (rule.head, *rule.body)
     if not any(isinstance(node, Aggregate) for literal in literals for node in walk(literal)):
         return rule
@@ -64,7 +64,7 @@ class _Expansion:
         self._count = 0
 
     def named(self, literal: Literal) -> Literal:
-        """`_ = aggregate` with a variable."""
+        """`_ = aggregate` with a variable in the place of `_`."""
         if isinstance(literal, Comparison) and literal.operator == "=":
             if isinstance(literal.left, Wildcard) and isinstance(literal.right, Aggregate):
                 return replace(literal, left=self._fresh("_"))
@@ -73,7 +73,7 @@ class _Expansion:
         return literal
 
     def literal(self, literal: _Node, scope: set[str], bound: set[str], added: list[Literal]) -> _Node:
-        """The literal without witnesses; what binds them goes to `added`."""
+        """The literal without witnesses; the literals that bind them are appended to `added`."""
         return rebuilt(literal, lambda part: self._part(part, scope, bound, added))
 
     def _part(self, term: Any, scope: set[str], bound: set[str], added: list[Literal]) -> Any:

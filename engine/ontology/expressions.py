@@ -1,9 +1,9 @@
-"""Class and property expressions of OWL, read from the triples that spell them out.
+"""Class and property expressions of OWL, read from the triples that describe them.
 
-In: a graph. Out: a tree for each node that stands for a class. Always: the tree is finite (a node that is part of
-itself is an error); what OWL 2 RL gives no rule for becomes `Other`, which says what it is.
+In: a graph. Out: a tree for each node that denotes a class. Always: the tree is finite (a node that is part of itself
+is an error); an expression for which OWL 2 RL has no rule becomes `Other`, which says what it is.
 
-Graphs that were merged carelessly (LUBM's own file is one) use a blank node for several things: a list has two first
+Graphs that were merged carelessly (LUBM's own file is one) use one blank node for several things: a list has two first
 members, a restriction two properties. The rules of OWL 2 RL hold for each reading, so all are taken: `Defined`.
 """
 
@@ -114,12 +114,12 @@ class Other:
 Class: TypeAlias = Named | Intersection | Union | SomeValues | AllValues | HasValue | OneOf | Defined | Other
 
 _READINGS = 1000
-"""Of one list. More are a mistake, and their number grows exponentially."""
+"""The most readings of one list. More are a mistake, and their number would grow exponentially."""
 
 
 class Graph:
-    """The triples of an ontology by subject and predicate. `ambiguous` are blank nodes that were found to be several
-    things at once."""
+    """The triples of an ontology by subject and predicate. `ambiguous` are blank nodes that turned out to have several
+    definitions at once."""
 
     def __init__(self, triples: Iterable[Triple]) -> None:
         self.ambiguous: set[str] = set()
@@ -137,7 +137,7 @@ class Graph:
         """The members of an RDF list, in every reading.
 
         Raises:
-            InvalidRequestError: a cell lacks its member or its rest, the list has no end, or too many readings.
+            InvalidRequestError: a cell lacks its member or its rest, or the list is circular or has too many readings.
         """
         done: list[tuple[str, ...]] = []
         # (members so far, the next cell, the cells so far)
@@ -149,7 +149,7 @@ class Graph:
                 continue
             firsts, rests = self.objects(node, v.FIRST), self.objects(node, v.REST)
             if not firsts or not rests or node in seen:
-                reason = "comes back to itself" if node in seen else f"has no member or no rest at {node}"
+                reason = "is circular" if node in seen else f"lacks rdf:first or rdf:rest at {node}"
                 raise InvalidRequestError(f"the list {head} in the ontology {reason}")
             self.ambiguous.update([node] if len(firsts) * len(rests) > 1 else [])
             open_ += [((*items, f), r, seen | {node}) for r in reversed(rests) for f in reversed(firsts)]
@@ -160,22 +160,22 @@ class Graph:
         return done
 
     def property(self, node: str) -> Property:
-        """The property that a node stands for; a blank one is the inverse of another.
+        """The property that a node denotes; a blank node is the inverse of another property.
 
         Raises:
-            InvalidRequestError: a blank node that is no inverse.
+            InvalidRequestError: the node is blank and not the inverse of a property.
         """
         if not node.startswith("_:"):
             return Property(node)
         inverse = self.objects(node, v.INVERSE)
         if len(inverse) != 1 or inverse[0].startswith("_:"):
             raise InvalidRequestError(
-                f"the ontology uses {node} as a property, but it is not the inverse of any"
+                f"the ontology uses {node} as a property, but it is not the inverse of any property"
             )
         return Property(inverse[0], inverted=True)
 
     def class_of(self, node: str) -> Class:
-        """The class that a node stands for: itself if it has a name, else what its triples say."""
+        """The class that a node denotes: itself if it has a name, otherwise what its triples define."""
         return self._class_of(node, ())
 
     def definitions(self, node: str) -> list[Class]:
@@ -210,7 +210,7 @@ class Graph:
         return list(dict.fromkeys(found))
 
     def _kind(self, node: str) -> str:
-        """A word for a blank class that is none of the above."""
+        """A description of a blank class that is none of the above."""
         known = (v.TYPE, v.ON_PROPERTY, v.SUB_CLASS, v.EQUIVALENT_CLASS)
         words = [local_name(p) for p in self._predicates.get(node, []) if p not in known]
         return f"({', '.join(dict.fromkeys(words)) or 'a class without a definition'})"

@@ -1,4 +1,4 @@
-"""From an ontology to a whole program: declarations, rules under their axioms, and what is not covered.
+"""From an ontology to a whole program: declarations, rules under their axioms, and the axioms that are not covered.
 
 In: triples. Out: program text over `triple(s: symbol, p: symbol, o: symbol)`, whose terms are in the syntax of
 N-Triples as triples.py reads them. The same triples always give the same text.
@@ -18,7 +18,7 @@ _HEADER = """\
 // Written by `zedlog owl`. Terms are as N-Triples writes them: <iri>, "literal"@en, _:blank.
 //
 // In:  triple(s, p, o)   the data; the ontology's own triples may be among them
-// Out: triple            the same and all that follows
+// Out: triple            the same triples and all that follow from them
 .decl triple(s: symbol, p: symbol, o: symbol)
 .input triple
 .output triple
@@ -27,7 +27,7 @@ _BREAKS = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]")
 
 
 def compile_ontology(triples: Iterable[Triple], source: str) -> tuple[str, Compiled]:
-    """The program's text, and what it was made of. `source` names the ontology in the first comment.
+    """The program's text, and what it was compiled from. `source` names the ontology in the first comment.
 
     Raises:
         InvalidRequestError: a list or an expression in the ontology is broken.
@@ -56,7 +56,7 @@ def _sections(compiled: Compiled) -> Iterator[str]:
 
 
 def _comment(text: str) -> str:
-    """Nothing of a term may end the line that a comment is."""
+    """The axiom as text of one line: a line break in a term would end the comment."""
     return _BREAKS.sub(" ", text)
 
 

@@ -1,12 +1,12 @@
 """The axioms of an ontology as Datalog rules over triple(s, p, o): OWL 2 RL, compiled.
 
-In: a graph. Out: `Compiled`: rules, each under the axiom that it comes from, and the axioms that give none. Always: a
-rule derives what the rules of the OWL 2 RL profile (W3C, OWL 2 Profiles, section 4.3, tables 4 to 7) derive about
-named individuals from that axiom; equality, disjointness and cardinality are not covered, and are listed.
+In: a graph. Out: `Compiled`: rules, each under the axiom that it comes from, and the axioms that give no rule. Always:
+a rule derives what the rules of the OWL 2 RL profile (W3C, OWL 2 Profiles, section 4.3, tables 4 to 7) derive about
+named individuals from that axiom. Equality, disjointness and cardinality are not covered; such axioms are listed.
 
 An expression becomes part of a body or a head instead of a class of its own: `Chair = Person and headOf some
-Department` is one rule with four atoms, and no individual gets a type without a name. So a condition is joined where it
-is used, and only what has a name is stored.
+Department` is one rule with four atoms, and no individual gets an unnamed class as its type. So a condition is joined
+where it is used, and only membership in named classes is stored.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from engine.ontology.vocabulary import local_name
 
 @dataclass(slots=True)
 class Compiled:
-    """`clauses` are (axiom in words, the text of its rules and facts); `not_covered` names axioms without any,
-    each once; `ambiguous` are blank nodes that stand for several things."""
+    """`clauses` are (axiom in words, the text of its rules and facts); `not_covered` names axioms that have none, each
+    once; `ambiguous` are blank nodes that have several definitions."""
 
     clauses: list[tuple[str, list[str]]] = field(default_factory=list)
     not_covered: dict[str, None] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Compiled:
 
 
 class NoRule(Exception):
-    """OWL 2 RL has no rule for this expression in this place; the message says which."""
+    """OWL 2 RL has no rule for an expression in this place; the message names it."""
 
 
 def compile_axioms(graph: Graph) -> Compiled:
@@ -172,7 +172,7 @@ class _Compiler:
         self._conclude(axiom, "x", [body], super_)
 
     def _members(self, axiom: str, sub: OneOf, super_: Class) -> None:
-        """The individuals of an enumeration are known: facts, or rules without a variable for the member."""
+        """The members of an enumeration are known: they become facts, or rules without a variable for the member."""
         for value in sub.values:
             self._conclude(axiom, _quoted(value), [], super_)
 
@@ -209,7 +209,7 @@ class _Bodies:
         """The condition as text of a body.
 
         Raises:
-            NoRule: the expression may not stand to the left of an inclusion.
+            NoRule: the expression is not allowed on the left side of an inclusion.
         """
         match expression:
             case Named(v.THING):

@@ -1,9 +1,11 @@
 """RDF files to triples of terms.
 
-In: a file of N-Triples, Turtle or RDF/XML, plain or packed by gzip. Out: (subject, predicate, object) in the order of
-the file, each term in the canonical syntax of N-Triples: `<iri>`, `_:blank`, `"text"`, `"text"@en`, `"1"^^<type>`.
-So terms of all kinds are different symbols, and none holds a tab or a line break. The parser is pyoxigraph's; IRIs are
-taken as they stand (also relative ones, which published data sets hold). About ten microseconds a triple.
+In: a file of N-Triples, Turtle or RDF/XML, plain or compressed with gzip. Out: (subject, predicate, object) in the
+order of the file, each term in the canonical syntax of N-Triples: `<iri>`, `_:blank`, `"text"`, `"text"@en`,
+`"1"^^<type>`.
+So terms of different kinds are different symbols, and none holds a tab or a line break. The parser is pyoxigraph's;
+IRIs are taken as they are written, including relative ones, which occur in published data sets. About ten microseconds
+a triple.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ _SUFFIXES = (".nt", ".ttl", ".rdf", ".owl", ".xml")
 
 
 def read_triples(path: Path) -> list[Triple]:
-    """All triples of a file; its format is told by its name (`x.nt`, `x.nt.gz`, `x.ttl`, ...).
+    """All triples of a file; its name says which format it has (`x.nt`, `x.nt.gz`, `x.ttl`, ...).
 
     Raises:
-        InvalidRequestError: the file cannot be read, or its name tells no known format.
+        InvalidRequestError: the file cannot be read, or its name has no known suffix.
         InvalidValueError: it is not of that format; `detail` has file, line and column.
     """
     try:
@@ -39,7 +41,7 @@ def read_triples(path: Path) -> list[Triple]:
 
 
 def parse_triples(data: bytes, suffix: str, name: str) -> Iterator[Triple]:
-    """The triples of a text. `suffix` tells its format, `name` is what messages call it.
+    """The triples of a text. `suffix` says which format it has, `name` is what messages call it.
 
     Raises:
         InvalidRequestError, InvalidValueError: see `read_triples`.
@@ -56,7 +58,7 @@ def parse_triples(data: bytes, suffix: str, name: str) -> Iterator[Triple]:
     }
     if suffix not in formats:
         known = ", ".join(_SUFFIXES)
-        raise InvalidRequestError(f"{name}: the name must end with one of {known}, or that and .gz")
+        raise InvalidRequestError(f"{name}: the name must end with one of {known}, which .gz may follow")
     try:
         for triple in parse(data, format=formats[suffix], lenient=True):
             terms = (str(triple.subject), str(triple.predicate), str(triple.object))
@@ -73,8 +75,8 @@ def parse_triples(data: bytes, suffix: str, name: str) -> Iterator[Triple]:
 
 
 def _check(term: str, name: str) -> None:
-    """Only an IRI that is none can hold a line break or a tab; a triple as a term is no part of OWL."""
+    """Refuse a term with a tab or a line break (only an invalid IRI can hold one), or one that is itself a triple."""
     if any(c in term for c in "\t\n\r"):
-        raise InvalidValueError(f"{name}: the term {shown(term)} holds a tab or a line break", file=name)
+        raise InvalidValueError(f"{name}: the term {shown(term)} contains a tab or a line break", file=name)
     if term.startswith("<<"):
-        raise InvalidValueError(f"{name}: a triple as a term is not supported: {term}", file=name)
+        raise InvalidValueError(f"{name}: a triple inside a triple is not supported: {term}", file=name)

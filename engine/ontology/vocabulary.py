@@ -61,7 +61,7 @@ NOT_COVERED_TYPES = frozenset(
 
 
 def local_name(term: str) -> str:
-    """What stands after the last `#` or `/` of an IRI; other terms as they are."""
+    """The part of an IRI after its last `#` or `/`; other terms unchanged."""
     if not term.startswith("<"):
         return term
     name = term[1:-1]

@@ -1,8 +1,8 @@
-"""The chapter of `zedlog demo` about Spark: the facts as a Parquet file, imported through Spark, materialized on it.
+"""The chapter of `zedlog demo` about Spark: the facts as a Parquet file, imported through Spark and evaluated on it.
 
 In: a client of the running service, the facts, and the folder that the engine may import from. Out: text on the
-terminal. The facts go into relations of their own (`spark.requires`), so the story before stays as it is. Where Spark
-cannot start, the chapter says what to install, and is over.
+terminal. The facts go into relations of their own (`spark.requires`), so the earlier part of the story is not affected.
+If Spark cannot start, the chapter says what to install and ends.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class BulkStory:
         self._client, self._facts, self._folder = client, facts, folder
 
     def tell(self) -> bool:
-        """Tell it; False where there is no Spark."""
-        out.print("\n[bold cyan]the same through Spark: facts as Parquet files, imported in bulk[/]")
+        """Tell the chapter; False if Spark is not available."""
+        out.print("\n[bold cyan]the same through Spark: the facts as a Parquet file, imported in bulk[/]")
         try:
             java_home()
             self._import()
             self._materialize()
         except SparkUnavailableError as error:
-            note(f"  [yellow]left out: {escape(str(error))}[/]")
+            note(f"  [yellow]this chapter is left out: {escape(str(error))}[/]")
             return False
         return True
 
@@ -64,7 +64,7 @@ class BulkStory:
             raise
 
     def _materialize(self) -> None:
-        """The closure of what was imported, on both placements, beside the service."""
+        """The closure of the imported facts, computed on both placements, outside of the service."""
         # Here, because they load the compiled kernels, and Spark.
         from zedlog import Reasoner, SparkOptions, SparkSource
 
@@ -91,14 +91,15 @@ class BulkStory:
         }
         equal = found["resident"] == found["spark"]
         out.print(
-            f"  materialized once more: {counted(len(found['spark']), 'tuple')} on Spark in {seconds(took['spark'])}, "
+            f"  computed once more: {counted(len(found['spark']), 'tuple')} on Spark in {seconds(took['spark'])}, "
             f"{counted(len(found['resident']), 'tuple')} resident in {took['resident'] * 1000:.1f} ms: "
             f"{'[green]equal[/]' if equal else '[red]different[/]'}"
         )
         gone = len(found["spark"] - served)
         if gone:
             out.print(
-                f"  [dim]the service holds {counted(gone, 'tuple')} less: the story above retracted a dependency[/]"
+                f"  [dim]the service holds {counted(gone, 'tuple')} fewer: "
+                "the story above retracted a dependency[/]"
             )
         if not equal:
             raise AssertionError("the placements disagree")
@@ -106,7 +107,7 @@ class BulkStory:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """What is started meanwhile does not write to the terminal: Spark warns of much before it can be told not to."""
+    """Keep processes that start meanwhile from writing to the terminal: Spark warns a lot before it can be silenced."""
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:

@@ -1,7 +1,7 @@
 """The settings of engine and service (engine/server/settings.py, service/settings.py) as options of commands.
 
-In: what was typed, or stands in the environment. Out: checked settings, and the variables that hand them on to the
-processes. Always: what a process would refuse is refused here, before anything is started.
+In: options of the command line, or environment variables. Out: checked settings, and the variables that pass them on to
+the processes. Always: what a process would refuse is refused here, before anything is started.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ S = TypeVar("S", bound=EngineSettings)
 
 
 class ServeSettings(EngineSettings, Settings):
-    """All that `zedlog serve` runs with."""
+    """All settings of `zedlog serve`."""
 
 
 def with_settings(
     settings: type[S], usual: Mapping[str, str] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command the options of `settings`, and as its first arguments the settings and their `variables`.
+    """Give a command the options of `settings`, and as its first arguments the settings and their `variables`.
 
-    usual: defaults in words, where the command has others. Typer reads the options of a command from its signature, so
-    they are put there.
+    usual: defaults in words, if the command has other ones. Typer reads the options of a command from its signature, so
+    they are added to it.
     """
     known = [option for option in options(settings) if option.flag]
 

@@ -1,11 +1,11 @@
-"""The command line's way to a running service: one HTTP client, and what its failures mean to a person.
+"""How the command line talks to a running service: one HTTP client, and its failures in plain words.
 
-In: method, path, parameters, JSON. Out: decoded JSON. What is not a 2xx answer is raised as `Refused`,
-which carries the service's problem document; a service that cannot be reached is `Unreachable`, whose text
-says how to start one. Every command uses this module and no other way, so errors look the same everywhere.
+In: method, path, parameters, JSON. Out: decoded JSON. An answer other than 2xx is raised as `Refused`, which carries
+the service's problem document; a service that cannot be reached is `Unreachable`, whose text says how to start one.
+Every command uses only this module, so errors look the same everywhere.
 
-A request that changes something is sent again after a lost connection only if it carries an Idempotency-Key:
-the service then applies it once, however often it arrives.
+A request that changes something is sent again after a lost connection only if it carries an Idempotency-Key: then the
+service applies it once, however often it arrives.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ServiceClient:
     def __init__(
         self, url: str, timeout: float = 120.0, transport: httpx.BaseTransport | None = None
     ) -> None:
-        """`transport` stands for the network in tests."""
+        """`transport` replaces the network in tests."""
         # Imported in the functions of this module that need it: it takes as long as a command that needs no service.
         import httpx
 
@@ -84,11 +84,12 @@ class ServiceClient:
         delta: bool = False,
         patience: float = 600.0,
     ) -> Json:
-        """Post a transaction and wait for its epoch, also where the service answers 202 first.
+        """Post a transaction and wait for its epoch, even if the service first answers 202.
 
         Raises:
             Refused: the transaction was refused; nothing of it was applied.
-            Unreachable: no service, or no outcome within `patience` seconds (it is in the log all the same).
+            Unreachable: there is no service, or no outcome within `patience` seconds (the transaction may still be in
+                the log).
         """
         return self.change("/v1/transactions", body, key=key, dry_run=dry_run, delta=delta, patience=patience)
 
@@ -104,7 +105,7 @@ class ServiceClient:
         placement: str | None = None,
         patience: float = 600.0,
     ) -> Json:
-        """The same, for a body in the form that `path` takes. `replayed`: the key had been used before."""
+        """The same, for a body in the form that `path` accepts. `replayed`: the key had been used before."""
         parameters = {
             "dry_run": "true" if dry_run else None,
             "return": "delta" if delta else None,
@@ -138,7 +139,7 @@ class ServiceClient:
         return _decode(self._request("POST", path, {}, body, headers, repeatable=key is not None))
 
     def delete(self, path: str) -> Json:
-        """DELETE, which asks for the same however often it is sent."""
+        """DELETE, which has the same effect however often it is sent."""
         return _decode(self._request("DELETE", path, {}, None, {}, repeatable=True))
 
     def upload(self, path: str, name: str, stream: Iterable[bytes]) -> Json:
@@ -182,7 +183,7 @@ class ServiceClient:
         *,
         repeatable: bool,
     ) -> httpx.Response:
-        """Send until an answer comes; a request that may be repeated, up to `ATTEMPTS` times."""
+        """Send until an answer comes: up to `ATTEMPTS` times if the request may be repeated, otherwise once."""
         import httpx
 
         content = None if body is None else orjson.dumps(body)
@@ -214,7 +215,7 @@ class ServiceClient:
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             return Unreachable(
                 f"no Zedlog service answers at {self.url} ({error}).\n"
-                "Start one with 'zedlog serve', or name another with --url or ZEDLOG_URL."
+                "Start one with 'zedlog serve', or give the URL of another one with --url or ZEDLOG_URL."
             )
         return Unreachable(f"the connection to {self.url} was lost: {error or type(error).__name__}")
 

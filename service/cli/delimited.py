@@ -3,13 +3,13 @@
 In: a seekable binary file and a `FileColumns`. Out of the first pass (`survey`): the file's digest, its number of rows
 and the type of each column. Out of the second (`rows`): tuples with values of these types.
 
-Two passes, because nothing may be sent before the whole file is known to be good: a type is only what every row agrees
-to, a bad row in the last line is found before the first batch is sent, and the digest names the batches, so that a load
-which is run again sends the same ones. Memory is bounded by a block of the file.
+There are two passes because nothing may be sent before the whole file is known to be good: a column's type must fit
+every row, a bad row in the last line must be found before the first batch is sent, and the digest is part of the names
+of the batches, so that a load that is run again sends the same ones. Memory is bounded by a block of the file.
 
-How rows come apart engine/data/delimited.py says, and what a value is engine/data/written.py. Nothing is converted
-silently: a column of numbers in which one does not fit into 64 bits is an error that names its line and column, and so
-is one of floats with an integer that no float is equal to. A header may say the types (engine/bulk/headers.py); such a
+engine/data/delimited.py defines how rows are split, engine/data/written.py what a value is. Nothing is converted
+silently: in a column of numbers, one that does not fit into 64 bits is an error that names its line and column; so is,
+in a column of floats, an integer that no float equals. A header may include the types (engine/bulk/headers.py); such a
 file is quoted as in RFC 4180, whatever its delimiter.
 """
 
@@ -44,13 +44,13 @@ _CHUNK = 1 << 20
 
 
 class BadFile(Exception):
-    """The file is not what the layout says; the message names the line."""
+    """The file does not have the form that the layout describes; the message names the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileColumns:
-    """How to read a file. `columns` are positions to keep, from 0; empty means all, in order. `typed`: the header says
-    the types."""
+    """How to read a file. `columns` are the positions to keep, from 0; empty means all, in order. `typed`: the header
+    includes the types."""
 
     delimiter: str
     header: bool = False
@@ -59,8 +59,8 @@ class FileColumns:
 
     @property
     def quoted(self) -> bool:
-        """Comma and semicolon files quote, and what has types in its header; in a `.facts` file a quote is a character
-        like any other."""
+        """Whether fields may be quoted: in comma and semicolon files, and in files with types in the header. In a
+        `.facts` file a quote is a character like any other."""
         return self.delimiter in ",;" or self.typed
 
     @property
@@ -79,24 +79,26 @@ class Survey:
     types: tuple[ColumnType, ...] = ()
     _possible: list[set[ColumnType]] = field(default_factory=list)
     _misfits: list[dict[ColumnType, str]] = field(default_factory=list)
-    """For each column and type the first field that does not fit, in words: of consequence if it becomes the type."""
+    """For each column and type a message about the first field that does not fit; it matters if that becomes the
+    type."""
 
 
 def delimiter_named(text: str) -> str:
-    """The character that `--delimiter` means.
+    """The character that the value of `--delimiter` denotes.
 
     Raises:
-        ValueError: it is not one character nor a known name.
+        ValueError: it is neither one character nor a known name.
     """
     delimiter = _NAMED_DELIMITERS.get(text.lower(), text)
     if len(delimiter) != 1 or delimiter in '\n\r"':
         known = ", ".join(name for name in _NAMED_DELIMITERS if name.isalpha())
-        raise ValueError(f"a delimiter is one character or one of {known}; not {text!r}")
+        raise ValueError(f"a delimiter must be one character or one of {known}, not {text!r}")
     return delimiter
 
 
 def guess_delimiter(name: str, first_line: str) -> str:
-    """By the file's name, else the first of tab, comma, semicolon, pipe, space that its first line holds."""
+    """The delimiter by the file's name, else the first of tab, comma, semicolon, pipe, space that its first line
+    contains."""
     suffix = name.lower().rpartition(".")[2]
     known = {"csv": ",", "tsv": "\t", "facts": "\t", "tab": "\t"}.get(suffix)
     if known is not None:
@@ -113,7 +115,7 @@ def first_line(file: BinaryIO) -> str:
 
 
 def header_types(line: str, delimiter: str) -> tuple[ColumnType, ...] | None:
-    """The types that a file's first line says, if it is a header that says them."""
+    """The types in a file's first line, if it is a header that includes them."""
     fields = next(csv.reader([line], delimiter=delimiter), [])
     return read_header(fields)[1]
 
@@ -122,8 +124,8 @@ def survey(file: BinaryIO, layout: FileColumns, types: Sequence[ColumnType] | No
     """Read the whole file once. With `types`, check every value against them instead of detecting.
 
     Raises:
-        BadFile: a row has another number of fields than the first, a value is not of its column's type, a
-            column that is asked for is not there, or the text is not UTF-8.
+        BadFile: a row does not have as many fields as the first, a value does not have its column's type, a column
+            that is asked for does not exist, or the text is not UTF-8.
     """
     found = Survey()
     found.digest, found.size = _digest(file)
@@ -145,9 +147,7 @@ def survey(file: BinaryIO, layout: FileColumns, types: Sequence[ColumnType] | No
     found.types = tuple(types) if types is not None else tuple(map(_narrowest, found._possible))
     for kind, misfits in zip(found.types, found._misfits, strict=False):
         if kind in misfits:
-            raise BadFile(
-                f"{misfits[kind]}; to keep the column as it is written, give --types with symbol for it"
-            )
+            raise BadFile(f"{misfits[kind]}; to keep the column as text, use --types with symbol for it")
     return found
 
 
@@ -164,7 +164,7 @@ def rows(file: BinaryIO, layout: FileColumns, types: Sequence[ColumnType]) -> It
 
 @contextmanager
 def _faults(reader: Reader, layout: FileColumns) -> Iterator[None]:
-    """The faults of a text, in the words of this command."""
+    """Turn faults of a text into errors in the terms of this command."""
     try:
         yield
     except WidthFault as fault:
@@ -173,7 +173,7 @@ def _faults(reader: Reader, layout: FileColumns) -> Iterator[None]:
             raise BadFile(
                 f"line {fault.line}: there is no column {missing + 1}, only {fault.fields}"
             ) from None
-        raise BadFile(f"line {fault.line}: {fault}, but {reader.width} in the first line") from None
+        raise BadFile(f"line {fault.line}: {fault}, but it is {reader.width} in the first line") from None
     except TextFault as fault:
         raise BadFile(f"line {fault.line}: {fault}") from None
 
@@ -210,7 +210,7 @@ def _place(line: int, position: int, layout: FileColumns) -> str:
 
 
 def _narrow(found: Survey, block: Block, position: int, layout: FileColumns) -> None:
-    """Strike out the types that a column's values are not of, and note what would not fit the others."""
+    """Rule out the types that a column's values do not have, and note what would not fit the others."""
     types, misfits = found._possible[position], found._misfits[position]
     for kind in tuple(types - {ColumnType.SYMBOL}):
         if not all_look_like(block.columns[position], kind):
@@ -223,7 +223,7 @@ def _narrow(found: Survey, block: Block, position: int, layout: FileColumns) -> 
 
 
 def _narrowest(types: set[ColumnType]) -> ColumnType:
-    """Bool and number before float before symbol. A column without any row is of symbols."""
+    """Bool and number are preferred to float, and float to symbol. A column without rows gets the type symbol."""
     if len(types) == len(ColumnType):
         return ColumnType.SYMBOL
     order = (ColumnType.BOOL, ColumnType.NUMBER, ColumnType.FLOAT, ColumnType.SYMBOL)

@@ -1,7 +1,7 @@
 """`zedlog demo`: the service, live, over the dependency graph of this machine's Python packages.
 
-Starts the whole service on a data directory of its own that goes when the demo ends, tells the story
-(story.py) to it over REST, and leaves it running in the foreground for the reader to go on.
+Starts the whole service on a data directory of its own that is deleted when the demo ends, tells the story (story.py)
+over REST, and leaves the service running in the foreground for the reader to try.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from service.cli.story import Story
 
 def demo(
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Where to listen. Default: 8321, or a free port.")
+        int | None,
+        typer.Option(min=0, max=65535, help="The port to listen on. Default: 8321, or a free port."),
     ] = None,
     path: Annotated[
         list[Path] | None, typer.Option(help="Look at the packages in this site-packages folder instead.")
@@ -46,7 +47,7 @@ def demo(
     facts = installed([str(folder) for folder in path] if path else None)
     if not facts.requires:
         where = ", ".join(map(str, path)) if path else "this environment"
-        note(f"[yellow]No package in {escape(where)} requires another one: there is no graph to show.[/]")
+        note(f"[yellow]No package in {escape(where)} requires another one, so there is no graph to show.[/]")
         raise typer.Exit(1)
     out.print(
         f"Read the metadata of {counted(len(facts.version), 'installed package')}: "
@@ -60,7 +61,10 @@ def demo(
             if not no_spark:
                 BulkStory(client, facts, folder / "import").tell()
         if exit:
-            out.print("\n[dim]The service and its data go now. Without --exit they stay, for you to try.[/]")
+            out.print(
+                "\n[dim]The service stops now and its data is deleted. "
+                "Without --exit it keeps running, for you to try.[/]"
+            )
         else:
             _say_what_next(url, story)
         return not exit
@@ -74,7 +78,7 @@ def demo(
 
 
 def _port(given: int | None) -> int:
-    """The port asked for; else the usual one if nothing listens there, else any."""
+    """The port that was asked for; otherwise the usual one if nothing listens there; otherwise any."""
     if given is not None:
         return given
     with socket.socket() as probe:
@@ -102,4 +106,4 @@ def _say_what_next(url: str, story: Story) -> None:
         lines.insert(1, f"zedlog facts add 'requires({', '.join(map(show, story.cut))}).' --delta{option}")
     for line in lines:
         out.print(f"  {escape(line)}")
-    out.print(f"[dim]API: {url}/docs[/]   [bold]Ctrl-C stops it[/] (the demo's data goes with it).")
+    out.print(f"[dim]API: {url}/docs[/]   [bold]Ctrl-C stops it[/] (and deletes the demo's data).")

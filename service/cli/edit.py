@@ -24,7 +24,7 @@ rules_app = typer.Typer(no_args_is_help=True, help="Add, remove and list rules."
 facts_app = typer.Typer(no_args_is_help=True, help="Add and retract facts written as program text.")
 
 PREFIX = 4
-"""Characters of an id that it takes to name a rule."""
+"""The fewest characters of an id that can identify a rule."""
 
 Text = Annotated[
     list[str] | None,
@@ -34,21 +34,21 @@ File = Annotated[
     list[Path] | None,
     typer.Option("--file", "-f", help="Read program text from a file; '-' is standard input."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, but change nothing.")]
 Delta = Annotated[bool, typer.Option("--delta", help="Show the tuples that appeared and disappeared.")]
 StrategyAsked = Annotated[
     str | None,
-    typer.Option("--strategy", metavar="|".join(STRATEGIES), help="How to evaluate it."),
+    typer.Option("--strategy", metavar="|".join(STRATEGIES), help="How to evaluate the transaction."),
 ]
 PlacementAsked = Annotated[
     str | None,
-    typer.Option("--placement", metavar="|".join(PLACEMENTS), help="Where to evaluate this transaction."),
+    typer.Option("--placement", metavar="|".join(PLACEMENTS), help="Where to evaluate the transaction."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a change is sent, and shown."""
+    """How a change is sent, and how its outcome is shown."""
 
     dry_run: bool
     delta: bool
@@ -87,16 +87,14 @@ def remove_rules(
     placement: PlacementAsked = None,
     url: options.Url = options.URL,
 ) -> None:
-    """Remove rules, by their text (names of variables do not matter) or by the id that 'rules list' shows; the first
-    characters of an id will do, 4 at least, where no other id begins with them. Takes 1 from a rule's weight: a rule
-    that was added twice stays. .decl lines in the text are withdrawn.
+    """Remove rules, by their text (names of variables do not matter) or by the id that 'rules list' shows. At least the
+    first 4 characters of an id suffice, if no other id begins with them. Takes 1 from a rule's weight: a rule that was
+    added twice stays. .decl lines in the text are withdrawn.
 
     Examples:
 
-    - `zedlog rules remove 'tc(a, b) :- edge(a, b).'`
-    - `zedlog rules remove r5f0c1d2e3a4b`
-    - `zedlog rules remove r5f0c`
-    - `zedlog rules remove '.decl homeless(x: symbol) constraint'`
+    - `zedlog rules remove 'tc(a, b) :- edge(a, b).'` - `zedlog rules remove r5f0c1d2e3a4b` - `zedlog rules remove
+    r5f0c` - `zedlog rules remove '.decl homeless(x: symbol) constraint'`
     """
     texts = _texts(text, file)
     with ServiceClient(url) as client:
@@ -201,7 +199,7 @@ def print_delta(answer: Json, limit: int = 20) -> None:
 
 
 def _texts(text: list[str] | None, file: list[Path] | None) -> list[str]:
-    """All program text of a command line, in order; exits when there is none or a file cannot be read."""
+    """All program text of a command line, in order; exits if there is none or a file cannot be read."""
     sources = [read_text(Path(t[1:])) if t.startswith("@") else t for t in text or []]
     sources += [read_text(path) for path in file or []]
     if not sources:
@@ -210,7 +208,7 @@ def _texts(text: list[str] | None, file: list[Path] | None) -> list[str]:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, or of standard input for `-`; exits with a message when it cannot be read."""
+    """The text of a file, or of standard input for `-`; exits with a message if it cannot be read."""
     try:
         return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -219,7 +217,7 @@ def read_text(path: Path) -> str:
 
 
 def _is_word(text: str) -> bool:
-    """Whether the text can only be meant as a rule's id: no program is a single word."""
+    """Whether the text must be meant as a rule's id, because a program is never a single word."""
     return re.fullmatch(r"\s*\w+\s*", text) is not None
 
 
@@ -235,13 +233,13 @@ def _named(word: str, rules: Sequence[Json]) -> Json:
     if len(found) > 1 or (found and len(word) < PREFIX):
         listed = ", ".join(rule["id"] for rule in found[:10]) + (" ..." if len(found) > 10 else "")
         raise UnknownRuleError(
-            f"{shown(word)} does not say which rule is meant: the ids that begin so are {listed}; give at least "
-            f"{PREFIX} characters, and as many as tell the ids apart"
+            f"{shown(word)} does not identify one rule: the ids that begin with it are {listed}; give at least "
+            f"{PREFIX} characters, and enough to distinguish the ids"
         )
     heads = [rule["id"] for rule in rules if rule["canonical"].startswith(f"{word}(")]
     if heads:
         raise UnknownRuleError(
-            f"{shown(word)} is the name of a relation, and rules are removed by their ids or texts; the rules that "
+            f"{shown(word)} is the name of a relation, but rules are removed by their ids or texts; the rules that "
             f"derive {word} are {', '.join(heads[:10])}{' ...' if len(heads) > 10 else ''}"
         )
     near = difflib.get_close_matches(word, [rule["id"] for rule in rules])

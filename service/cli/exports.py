@@ -1,4 +1,4 @@
-"""`zedlog export WHAT PATH`: a relation, or the answers of a query, into files through Spark."""
+"""`zedlog export WHAT PATH`: export a relation, or the answers of a query, to files through Spark."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ def export(
     ],
     url: options.Url = options.URL,
     format: Annotated[
-        str | None, typer.Option(help="parquet, csv, tsv, jsonl or ntriples. Default: by the path's ending.")
+        str | None,
+        typer.Option(help="parquet, csv, tsv, jsonl or ntriples. Default: according to the path's ending."),
     ] = None,
-    domain: Annotated[str, typer.Option(help="all, asserted or derived tuples of a relation.")] = "all",
+    domain: Annotated[
+        str, typer.Option(help="Which tuples of a relation: all, asserted or derived.")
+    ] = "all",
     weights: Annotated[
-        bool, typer.Option("--weights", help="With --domain asserted: a last column with the weights.")
+        bool, typer.Option("--weights", help="With --domain asserted: add a last column with the weights.")
     ] = False,
-    epoch: Annotated[int | None, typer.Option(help="An older epoch, while it is retained.")] = None,
+    epoch: Annotated[int | None, typer.Option(help="Export an older epoch, if it is still retained.")] = None,
     no_header: Annotated[
         bool, typer.Option("--no-header", help="Write CSV or TSV without a first line of names.")
     ] = False,
@@ -40,15 +43,18 @@ def export(
     ] = False,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Refuse triples that N-Triples cannot hold. Default: leave them out."),
+        typer.Option(
+            "--strict", help="Refuse triples that N-Triples cannot represent. Default: leave them out."
+        ),
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
     key: Annotated[
-        str | None, typer.Option(help="An Idempotency-Key: the same export with the same key is done once.")
+        str | None,
+        typer.Option(help="An Idempotency-Key: the same export with the same key is carried out only once."),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait until the job has ended.")] = False,
 ) -> None:
-    """Export the tuples of one epoch. Ctrl-C cancels it.
+    """Export the tuples of one epoch to files. Ctrl-C cancels it.
 
     Examples:
 

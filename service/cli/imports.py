@@ -1,4 +1,4 @@
-"""`zedlog import FILE..`: files into facts through Spark, as one transaction; waits, with a progress bar."""
+"""`zedlog import FILE..`: import files as facts through Spark, in one transaction; waits, with a progress bar."""
 
 from __future__ import annotations
 
@@ -34,14 +34,18 @@ def import_files(
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(help="csv, tsv, jsonl, parquet, ntriples or facts. Default: by the name's ending."),
+        typer.Option(
+            help="csv, tsv, jsonl, parquet, ntriples or facts. Default: according to the name's ending."
+        ),
     ] = None,
     upload: Annotated[
         bool, typer.Option("--upload", help="Send one file of this machine to the service first.")
     ] = False,
     header: Annotated[
         bool,
-        typer.Option("--header", help="The first line names the columns, with their types if it says them."),
+        typer.Option(
+            "--header", help="The first line names the columns, and may include their types (name:type)."
+        ),
     ] = False,
     delimiter: Annotated[
         str | None, typer.Option(help="One character, or tab, space, comma, semicolon, pipe.")
@@ -52,13 +56,13 @@ def import_files(
     ] = None,
     types: Annotated[
         str | None,
-        typer.Option(help="Types of the columns, where the relation fixes none: --types symbol,number."),
+        typer.Option(help="Types of the columns that the relation does not fix: --types symbol,number."),
     ] = None,
     one_line: Annotated[
         bool,
         typer.Option(
             "--one-line",
-            help="No quoted field holds a line break, so a large file can be read in parts.",
+            help="No quoted field contains a line break, so a large file can be read in parts.",
         ),
     ] = False,
     weight: Annotated[
@@ -66,17 +70,19 @@ def import_files(
     ] = 1,
     weight_column: Annotated[str | None, typer.Option(help="The field that holds each row's weight.")] = None,
     as_set: Annotated[
-        bool, typer.Option("--set", help="Adding what is there, or retracting what is not, changes nothing.")
+        bool,
+        typer.Option("--set", help="Adding what is there, or retracting what is not there, changes nothing."),
     ] = False,
     skip: Annotated[
         bool,
         typer.Option("--skip", help="Leave out rows that cannot be read. Default: the import fails."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would change, but change nothing.")
     ] = False,
     key: Annotated[
-        str | None, typer.Option(help="An Idempotency-Key: the same import with the same key is done once.")
+        str | None,
+        typer.Option(help="An Idempotency-Key: the same import with the same key is carried out only once."),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait until the job has ended.")] = False,
 ) -> None:
@@ -128,7 +134,8 @@ def import_files(
 
 
 def _told_by_name(files: list[str]) -> str | None:
-    """A folder's format is told by nothing but its purpose: Souffle's facts come in folders."""
+    """The format. A folder counts as Souffle's facts, because its name does not say a format and those come in
+    folders."""
     try:
         return guess_format(files)
     except InvalidRequestError:
@@ -137,7 +144,7 @@ def _told_by_name(files: list[str]) -> str | None:
 
 def _upload(client: ServiceClient, files: list[str]) -> str:
     if len(files) != 1:
-        raise typer.BadParameter("one file can be sent at a time", param_hint="--upload")
+        raise typer.BadParameter("only one file can be sent at a time", param_hint="--upload")
     path = Path(files[0])
     name = re.sub(r"[^A-Za-z0-9._-]", "_", path.name).lstrip(".-")[-100:]
     try:

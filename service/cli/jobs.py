@@ -1,6 +1,6 @@
 """`zedlog jobs`: the bulk jobs; and waiting for one, with a progress bar, as `import` and `export` do.
 
-The first Ctrl-C cancels the job that is waited for, a second one leaves it to itself.
+The first Ctrl-C cancels the job, a second one stops waiting for it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from service.cli.output import err, note, out
 
 _POLL_SECONDS = 0.2
 _RATED_ROWS = 10_000
-"""Rows from which a rate says something."""
+"""The fewest rows for which a rate is meaningful."""
 _STAGES = {
     "spark": "starting Spark",
     "look": "looking at the files",
     "types": "finding the types",
-    "read": "reading, parsing, summing up",
-    "again": "a second look at unusual lines",
+    "read": "reading, parsing, summing weights",
+    "again": "reading unusual lines again",
     "rejects": "writing the bad rows",
-    "append": "into the log",
+    "append": "appending to the log",
     "apply": "applying the epoch",
     "collect": "reading the snapshot",
     "write": "writing the files",
@@ -56,7 +56,7 @@ def list_jobs(
 
 @jobs_app.command()
 def show(job: Annotated[str, typer.Argument(help="The job's id.")], url: options.Url = options.URL) -> None:
-    """Show one job: its stages, and what came of it."""
+    """Show one job: its stages, and its outcome."""
     with ServiceClient(url) as client:
         found = client.get(f"/v1/jobs/{job}")
     out.print(f"[bold]{escape(found['job'])}[/] {escape(what(found))}: {state(found)}")
@@ -68,21 +68,21 @@ def show(job: Annotated[str, typer.Argument(help="The job's id.")], url: options
 
 @jobs_app.command()
 def wait(job: Annotated[str, typer.Argument(help="The job's id.")], url: options.Url = options.URL) -> None:
-    """Wait for a job's end, with a progress bar."""
+    """Wait for a job to end, with a progress bar."""
     with ServiceClient(url) as client:
         report(follow(client, client.get(f"/v1/jobs/{job}")))
 
 
 @jobs_app.command()
 def cancel(job: Annotated[str, typer.Argument(help="The job's id.")], url: options.Url = options.URL) -> None:
-    """Cancel a job; it leaves nothing."""
+    """Cancel a job; it leaves nothing behind."""
     with ServiceClient(url) as client:
         found = follow(client, client.delete(f"/v1/jobs/{job}"))
     out.print(f"{escape(found['job'])}: {state(found)}")
 
 
 def follow(client: ServiceClient, job: Json) -> Json:
-    """Wait for the job's end; returns it as it is then.
+    """Wait for the job to end; returns its final state.
 
     Raises:
         KeyboardInterrupt: interrupted twice; the job goes on.
@@ -136,7 +136,7 @@ def _stage_name(job: Json) -> str:
 
 
 def report(job: Json) -> None:
-    """What came of a job that has ended.
+    """Print the outcome of a job that has ended.
 
     Raises:
         Refused: it failed or was cancelled.
@@ -155,8 +155,8 @@ def report(job: Json) -> None:
         )
         if result.get("left_out"):
             note(
-                f"[yellow]{_counted(result['left_out'], 'generalised triple')} left out, which N-Triples cannot hold "
-                "(such as a literal as the subject); --strict refuses them[/]"
+                f"[yellow]{_counted(result['left_out'], 'generalised triple')} left out, which N-Triples cannot "
+                "represent (for example with a literal as the subject); --strict refuses them[/]"
             )
         return
     good = _counted(result["rows"] - result["rejected"], "row")
@@ -172,14 +172,15 @@ def report(job: Json) -> None:
         out.print(f"  {escape(relation)}: +{change['inserted']:,} -{change['deleted']:,}")
     if result["rejected"]:
         note(
-            f"[yellow]{_counted(result['rejected'], 'row')} left out; all of them: {escape(str(result['rejects']))}[/]"
+            f"[yellow]{_counted(result['rejected'], 'row')} left out; "
+            f"they are listed in {escape(str(result['rejects']))}[/]"
         )
         _show_bad_rows(result)
 
 
 def _rate(job: Json) -> str:
-    """What of the time was Spark's start, and how fast the rows came in without it; no rate for so few rows that only
-    the queries' own start shows."""
+    """How much of the time Spark took to start, and how fast the rows came in afterwards; no rate for so few rows that
+    it would only show how long queries take to start."""
     result = job["result"]
     start = sum(stage["seconds"] for stage in job["stages"] if stage["name"] == "spark")
     took = result["seconds"] - start

@@ -1,9 +1,8 @@
 """`zedlog load RELATION FILE`: a delimited file into one relation, batch by batch, with a progress bar.
 
-The file is read twice (see delimited.py): first to find its types and its digest, then to send it. Each
-batch is a transaction of its own with an Idempotency-Key made of the digest, everything that shapes the
-batch, and its number; so a load that broke off is simply run again: what is there already is recognised,
-nothing is added twice.
+The file is read twice (see delimited.py): first to find its types and its digest, then to send it. Each batch is a
+transaction of its own with an Idempotency-Key made from the digest, everything that shapes the batch, and its number.
+So a load that broke off can simply be run again: what is already there is recognised, and nothing is added twice.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class LoadJob:
-    """One load: what goes where, and how."""
+    """One load: which file goes into which relation, and how."""
 
     relation: str
     layout: FileColumns
@@ -86,18 +85,20 @@ class Tally:
 
 
 def load(
-    relation: Annotated[str, typer.Argument(help="The relation to load into; it need not exist.")],
+    relation: Annotated[str, typer.Argument(help="The relation to load into; it does not have to exist.")],
     file: Annotated[Path, typer.Argument(help="CSV or TSV text in UTF-8; '-' is standard input.")],
     url: options.Url = options.URL,
     delimiter: Annotated[
         str | None,
         typer.Option(
-            help="One character, or tab, space, comma, semicolon, pipe. Default: by name, then by looking."
+            help="One character, or tab, space, comma, semicolon, pipe. Default: by name, then by content."
         ),
     ] = None,
     header: Annotated[
         bool,
-        typer.Option("--header", help="The first line names the columns, with their types if it says them."),
+        typer.Option(
+            "--header", help="The first line names the columns, and may include their types (name:type)."
+        ),
     ] = False,
     columns: Annotated[
         str | None, typer.Option(help="Which columns to take, counted from 1: --columns 1,3. Default: all.")
@@ -105,7 +106,7 @@ def load(
     types: Annotated[
         str | None,
         typer.Option(
-            help="Their types: --types symbol,number. Default: the relation's, else what every row agrees to."
+            help="Their types: --types symbol,number. Default: the relation's, otherwise types that fit every row."
         ),
     ] = None,
     weight: Annotated[
@@ -113,28 +114,26 @@ def load(
     ] = 1,
     as_set: Annotated[
         bool,
-        typer.Option(
-            "--set", help="Adding what is there, or retracting what is not, is no error and no change."
-        ),
+        typer.Option("--set", help="Adding what is there, or retracting what is not there, changes nothing."),
     ] = False,
     batch: Annotated[int, typer.Option(min=1, max=100_000, help="Tuples in one transaction.")] = 10_000,
     again: Annotated[
         bool,
-        typer.Option("--again", help="Send it although the same load ran before (weights go up once more)."),
+        typer.Option(
+            "--again", help="Send the file even if the same load ran before (weights are added once more)."
+        ),
     ] = False,
 ) -> None:
     """Load a CSV or TSV file into one relation.
 
-    Nothing is sent before the whole file has been checked. A load that broke off can be run again: batches
-    that are there already are recognised and not added twice.
+    Nothing is sent before the whole file has been checked. A load that broke off can be run again: batches that are
+    already there are recognised and not added twice.
 
     Examples:
 
-    - `zedlog load edge edges.csv`
-    - `zedlog load edge edges.tsv --header --types symbol,symbol`
-    - `zedlog load edge graph.txt --delimiter space --columns 1,2`
-    - `zedlog load edge edges.csv --weight -1`: retract them again
-    - `gzip -dc edges.csv.gz | zedlog load edge -`
+    - `zedlog load edge edges.csv` - `zedlog load edge edges.tsv --header --types symbol,symbol` - `zedlog load edge
+    graph.txt --delimiter space --columns 1,2` - `zedlog load edge edges.csv --weight -1`: retract them again - `gzip
+    -dc edges.csv.gz | zedlog load edge -`
     """
     if weight == 0:
         raise typer.BadParameter("a weight of 0 changes nothing", param_hint="--weight")
@@ -187,7 +186,10 @@ def _send(client: ServiceClient, job: LoadJob, stream: BinaryIO, name: str) -> N
     except Refused:
         if tally.batches:
             done = counted(tally.batches, "batch", "batches")
-            note(f"{done} of {job.batch:,} tuples went through before; the same command goes on from there.")
+            note(
+                f"the failure came after {done} of {job.batch:,} tuples; "
+                "run the same command again to go on from there."
+            )
         raise
     _report(job, tally, time.monotonic() - started, name)
 
@@ -205,7 +207,7 @@ def _report(job: LoadJob, tally: Tally, seconds: float, name: str) -> None:
     if tally.replayed:
         what = f"{counted(tally.replayed, 'batch', 'batches')} of" if tally.tuples else "all of"
         note(
-            f"[yellow]{what} {escape(name)} went through before and changed nothing now; "
+            f"[yellow]{what} {escape(name)} had been loaded before and changed nothing now; "
             "--again sends it once more.[/]"
         )
 
@@ -224,7 +226,7 @@ def _post(client: ServiceClient, job: LoadJob, batch: list[tuple[Any, ...]], tal
 
 
 def _answered(client: ServiceClient, body: Json, key: str) -> Json:
-    """The batch's outcome. A key that was refused before is spent, and applied nothing: try the next one."""
+    """The batch's outcome. A key whose transaction was refused before cannot be used again, so try the next one."""
     for attempt in count():
         try:
             return client.transaction(body, key=key if attempt == 0 else f"{key}.{attempt}")
@@ -267,7 +269,9 @@ def _columns(text: str | None) -> tuple[int, ...]:
     except ValueError:
         wanted = (-1,)
     if min(wanted) < 0:
-        raise typer.BadParameter(f"{text!r} is no list of column numbers such as 1,3", param_hint="--columns")
+        raise typer.BadParameter(
+            f"{text!r} is not a list of column numbers such as 1,3", param_hint="--columns"
+        )
     return wanted
 
 
@@ -282,23 +286,23 @@ def _types(text: str | None) -> tuple[ColumnType, ...] | None:
 
 
 def _picked_types(said: tuple[ColumnType, ...] | None, layout: FileColumns) -> tuple[ColumnType, ...] | None:
-    """The types that the header says of the columns that are asked for."""
+    """The types that the header gives for the columns that are asked for."""
     if said is None or not layout.typed:
         return None
     return tuple(said[i] for i in layout.columns if i < len(said)) if layout.columns else said
 
 
 def _check_types(relation: str, known: tuple[ColumnType, ...] | None, said: tuple[ColumnType, ...]) -> None:
-    """A header's types are those of the relation, where it is there.
+    """Check that a header's types are those of the relation, if it exists.
 
     Raises:
-        BadFile: they are others.
+        BadFile: the types differ.
     """
     for position, (held, kind) in enumerate(zip(known or (), said, strict=False), 1):
         if held is not kind:
             raise BadFile(
                 f"the header says that column {position} is a {kind.value}, but {relation} holds a {held.value} there; "
-                "--types reads it otherwise"
+                "use --types to read it as another type"
             )
 
 
@@ -315,7 +319,7 @@ def _schema_types(client: ServiceClient, relation: str) -> tuple[ColumnType, ...
 
 
 def _declaration(relation: str, found: Survey) -> str:
-    """`.decl` for a new relation whose file names its columns; else the service names them."""
+    """`.decl` for a new relation whose file names its columns; otherwise the service names them."""
     names = _identifiers(found.names)
     if not names:
         return ""
@@ -324,7 +328,7 @@ def _declaration(relation: str, found: Survey) -> str:
 
 
 def _identifiers(names: Sequence[str]) -> list[str]:
-    """Header names as identifiers: what is none becomes `_`, and a name that is taken gets a number."""
+    """Header names as identifiers: other characters become `_`, and a name that is already taken gets a number."""
     result: list[str] = []
     for position, name in enumerate(names, 1):
         cleaned = re.sub(r"[^A-Za-z0-9_]", "_", name.strip())

@@ -1,9 +1,9 @@
-"""The command `zedlog`: puts the commands together and turns their failures into messages and exit statuses.
+"""The command `zedlog`: combines the commands and turns their failures into messages and exit statuses.
 
-A command's module is imported when the command is called, or its own help is asked for: all of them together take
-several times as long as the fastest command. What the group's help says of each stands here.
+A command's module is imported only when the command is called, or its own help is asked for, because importing all of
+them takes several times as long as the fastest command. The short help of each command is therefore written here.
 
-Exit status 0: done. 1: the service, a file or a program said no; the message is on standard error. 2: the
+Exit status 0: done. 1: the service refused, or a file or a program is wrong; the message is on standard error. 2: the
 command line itself is wrong. 130: interrupted.
 """
 
@@ -40,7 +40,7 @@ COMMANDS = {
         ),
         "status": (
             "read:status",
-            "Say whether the service, its storage and its engine are well. Exit status 1 when they are not.",
+            "Show whether the service, its storage and its engine are ready. Exit status 1 if they are not.",
         ),
     },
     "Change facts and rules": {
@@ -49,15 +49,15 @@ COMMANDS = {
         "rules": ("edit:rules_app", "Add, remove and list rules."),
         "transactions": (
             "transactions:transactions_app",
-            "Transactions: what became of one, cancel one.",
+            "Show the outcome of a transaction, or cancel one.",
         ),
     },
-    "Much at once, through Spark": {
+    "Import and export in bulk, through Spark": {
         "import": (
             "imports:import_files",
             "Import files as one transaction: one epoch, or nothing. Ctrl-C cancels it.",
         ),
-        "export": ("exports:export", "Export the tuples of one epoch. Ctrl-C cancels it."),
+        "export": ("exports:export", "Export the tuples of one epoch to files. Ctrl-C cancels it."),
         "jobs": ("jobs:jobs_app", "Bulk imports and exports: list, watch, cancel."),
     },
     "Ask": {
@@ -67,11 +67,11 @@ COMMANDS = {
         ),
         "relations": (
             "read:relations",
-            "List the relations: their columns, and how many tuples are asserted, derived, and there in all.",
+            "List the relations: their columns, and how many tuples are asserted, derived, and present in all.",
         ),
         "epochs": (
             "read:epochs",
-            "List the last epochs: when, what changed, how long it took, and why so.",
+            "List the last epochs: time, changes, duration, and how and why they were evaluated so.",
         ),
         "version": ("main:show_version", "Print the version."),
     },
@@ -107,7 +107,7 @@ def load_command(name: str) -> Any:
 
 
 class Commands(TyperGroup):
-    """The commands, each loaded when the command line names it; till then a stub with its help stands there."""
+    """The commands. Each is loaded when the command line names it; until then a stub with its help takes its place."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, stub, rest = super().resolve_command(ctx, args)
@@ -119,14 +119,14 @@ class Commands(TyperGroup):
 
 
 def _with_url(ctx: Any, command: Any, url: str, rest: list[str]) -> list[str]:
-    """The arguments of a command with the URL before them: where they name one too, the later one holds."""
+    """The arguments of a command with the URL before them; if they contain one, too, the later one is used."""
     if isinstance(command, TyperGroup):
         # The option is that of the group's own command, which comes first; without one there is only help.
         at = 1 if rest and not rest[0].startswith("-") else None
     elif any(parameter.name == "url" for parameter in command.params):
         at = 0
     else:
-        ctx.fail(f"'zedlog {command.name}' asks no running service, so it takes no --url")
+        ctx.fail(f"'zedlog {command.name}' does not use a running service, so it has no option --url")
     return rest if at is None else [*rest[:at], "--url", url, *rest[at:]]
 
 
@@ -153,12 +153,12 @@ def zedlog(
         str | None,
         typer.Option(
             "--url",
-            help="Where the service listens, for the commands that ask it. They take it too, and the environment "
-            "variable ZEDLOG_URL; what stands last on the command line holds.",
+            help="The URL of the service, for the commands that use it. They also accept it as their own option, and "
+            "from the environment variable ZEDLOG_URL; the last one on the command line is used.",
         ),
     ] = None,
 ) -> None:
-    """`Commands` hands the URL on."""
+    """`Commands` passes the URL on."""
 
 
 for _panel, _commands in COMMANDS.items():

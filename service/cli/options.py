@@ -14,7 +14,7 @@ from service.cli.client import DEFAULT_URL
 
 Url = Annotated[
     str,
-    typer.Option("--url", envvar="ZEDLOG_URL", help="Where the service listens.", show_envvar=True),
+    typer.Option("--url", envvar="ZEDLOG_URL", help="The URL of the service.", show_envvar=True),
 ]
 URL = DEFAULT_URL
 
@@ -30,7 +30,7 @@ class Format(StrEnum):
 
 OutputFormat = Annotated[
     Format | None,
-    typer.Option("--format", help="How to write the rows: a table on a terminal, else csv."),
+    typer.Option("--format", help="How to write the rows. Default: a table on a terminal, otherwise csv."),
 ]
 
 

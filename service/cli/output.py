@@ -50,13 +50,13 @@ def print_refusal(refusal: Refused) -> None:
 
 
 def _caret_width(problem: Json) -> int:
-    """The width of the fault, which only the rendered form of the error tells."""
+    """The width of the fault, which only the rendered form of the error shows."""
     last_line = str(problem.get("rendered", "")).rpartition("\n")[2].strip()
     return len(last_line) if last_line and set(last_line) == {"^"} else 1
 
 
 def show(value: Any) -> str:
-    """A value as program text; what is no value of the language, as JSON."""
+    """A value as program text; anything that is not a value of the language, as JSON."""
     if isinstance(value, dict | list):
         return orjson.dumps(value).decode()
     if isinstance(value, bool):
@@ -72,7 +72,7 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 
 def milliseconds(value: Any) -> str:
-    """A duration in ms with as many digits as it deserves."""
+    """A duration in ms with a sensible number of digits."""
     if not isinstance(value, int | float):
         return "?"
     if value >= 10_000:
@@ -118,7 +118,7 @@ def signed_counts(change: Json) -> str:
 
 
 def chosen(given: Format | None) -> Format:
-    """The format asked for; else a table for a person and CSV for a pipe."""
+    """The format that was asked for; by default a table for a person and CSV for a pipe."""
     if given is not None:
         return given
     return Format.TABLE if sys.stdout.isatty() else Format.CSV
@@ -149,8 +149,8 @@ def _write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: s
 
 
 class _Lines:
-    """What a CSV writer writes to, with line feeds alone at the ends of lines. The writer quotes a field that holds a
-    character of its own line ends, so it must know of the carriage return."""
+    """The target of a CSV writer, which replaces its line ends by line feeds. The writer itself must end lines with a
+    carriage return, too, because it quotes only the fields that contain a character of its own line ends."""
 
     def write(self, line: str) -> None:
         sys.stdout.write(line.removesuffix("\r\n") + "\n")
@@ -167,7 +167,7 @@ def _write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
 
 
 def _write_json(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, lines: bool) -> int:
-    """Objects keyed by column, one on a line (NDJSON) or as one array. Written as they come, not gathered."""
+    """Objects keyed by column, one on a line (NDJSON) or as one array. They are written as they come, not collected."""
     write = sys.stdout.write
     total = 0
     for row in rows:

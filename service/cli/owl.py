@@ -1,4 +1,4 @@
-"""`zedlog owl ONTOLOGY`: the axioms of an ontology as a Datalog program (OWL 2 RL), without a service."""
+"""`zedlog owl ONTOLOGY`: compile the axioms of an ontology to a Datalog program (OWL 2 RL), without a service."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def _report(compiled: Compiled, triples: int) -> None:
         note(f"  {escape(next(iter(compiled.not_covered)))}")
     if compiled.ambiguous:
         nodes = ", ".join(compiled.ambiguous[:3]) + (", ..." if len(compiled.ambiguous) > 3 else "")
-        stand = counted(len(compiled.ambiguous), "blank node stands", "blank nodes stand")
+        stand = counted(len(compiled.ambiguous), "blank node has", "blank nodes have")
         note(
-            f"[yellow]{stand} for several things[/] ({escape(nodes)}); "
-            "were files put together without renaming blank nodes? Every reading gives rules."
+            f"[yellow]{stand} several definitions[/] ({escape(nodes)}); "
+            "were files merged without renaming blank nodes? Every reading gives rules."
         )
 
 

@@ -1,9 +1,9 @@
 """The Python packages installed on this machine, as facts.
 
-Out: `requires(package, dependency)`, `version(package, version)` and `licence(package, licence)`, read from
-the metadata that pip and its like leave beside each package. Names are canonical (`Typing_Extensions` is
-`typing-extensions`). A requirement counts where its marker holds on this interpreter; one that belongs to
-an extra counts where some installed package asks for that extra (`redis[hiredis]`).
+Out: `requires(package, dependency)`, `version(package, version)` and `licence(package, licence)`, read from the
+metadata that pip and its like leave beside each package. Names are canonical (`Typing_Extensions` is
+`typing-extensions`). A requirement counts if its marker is true on this interpreter; one that belongs to an extra
+counts if some installed package asks for that extra (`redis[hiredis]`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def installed(path: Sequence[str] | None = None) -> PackageFacts:
 
 
 def _requires(found: dict[str, Distribution]) -> set[tuple[str, str]]:
-    """Edges in force. An extra asked for in one package can bring in requirements of another, and so on."""
+    """The edges in force. An extra that one package asks for can add requirements of another package, and so on."""
     stated = {name: list(_requirements(d.requires or ())) for name, d in found.items()}
     extras: dict[str, set[str]] = defaultdict(lambda: {""})
     edges: set[tuple[str, str]] = set()
@@ -79,7 +79,7 @@ def _applies(requirement: Requirement, extra: str) -> bool:
 
 
 def licence_of(distribution: Distribution) -> str:
-    """The licence's name: the SPDX expression, else the classifier, else a short licence field."""
+    """The licence's name: the SPDX expression, otherwise the classifier, otherwise a short licence field."""
     metadata = distribution.metadata
     if "License-Expression" in metadata:
         return metadata["License-Expression"]

@@ -1,4 +1,4 @@
-"""`zedlog query | relations | epochs | status`: what the service knows, on the terminal or into a pipe."""
+"""`zedlog query | relations | epochs | status`: show what the service knows, on the terminal or into a pipe."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def query(
     types: Annotated[
         bool,
         typer.Option(
-            "--types", help="CSV only: the header says the types (name:type), for 'load' and 'import'."
+            "--types", help="CSV only: write the types into the header (name:type), for 'load' and 'import'."
         ),
     ] = False,
     url: options.Url = options.URL,
@@ -39,15 +39,15 @@ def query(
 
     Examples:
 
-    - `zedlog query 'tc(x, "b")'`
-    - `zedlog query 'tc("a", y)' --format csv > reached.csv`
-    - `zedlog query 'tc(x, y)' --format csv --types > tc.csv`: `zedlog load copy tc.csv --header` brings the types back
-    - `zedlog query 'edge(x, x)'`
+    - `zedlog query 'tc(x, "b")'` - `zedlog query 'tc("a", y)' --format csv > reached.csv` - `zedlog query 'tc(x, y)'
+    --format csv --types > tc.csv`: `zedlog load copy tc.csv --header` restores the types - `zedlog query 'edge(x, x)'`
     - `zedlog query 'tc("a", "c")'`: prints whether it holds
     """
     how = chosen(format)
     if types and how is not Format.CSV:
-        raise typer.BadParameter("only CSV has a header for the types", param_hint="--types")
+        raise typer.BadParameter(
+            "types can only be written into the header of CSV; add --format csv", param_hint="--types"
+        )
     # A table is held in memory and read by a person: fetch one row more than it shows, to know whether
     # there are more.
     shown = TABLE_ROWS + 1 if how is Format.TABLE and limit is None else limit
@@ -87,7 +87,7 @@ def _print_holds(holds: bool, answer: Json, how: Format) -> None:
 
 
 def relations(format: OutputFormat = None, url: options.Url = options.URL) -> None:
-    """List the relations: their columns, and how many tuples are asserted, derived, and there in all.
+    """List the relations: their columns, and how many tuples are asserted, derived, and present in all.
 
     Examples:
 
@@ -107,7 +107,7 @@ def relations(format: OutputFormat = None, url: options.Url = options.URL) -> No
         for r in answer["relations"]
     ]
     if how is Format.TABLE and not rows:
-        note("There are no relations yet; 'zedlog load' and 'zedlog rules add' make some.")
+        note("There are no relations yet; create some with 'zedlog load' or 'zedlog rules add'.")
         return
     write_rows(
         ("relation", "columns", "asserted", "derived", "all"), rows, how, title=f"epoch {answer['epoch']}"
@@ -119,16 +119,15 @@ def _columns(columns: list[Json]) -> str:
 
 
 def epochs(
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many, newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many to list, newest first.")] = 20,
     format: OutputFormat = None,
     url: options.Url = options.URL,
 ) -> None:
-    """List the last epochs: when, what changed, how long it took, and why so.
+    """List the last epochs: time, changes, duration, and how and why they were evaluated so.
 
     Examples:
 
-    - `zedlog epochs --limit 5`
-    - `zedlog epochs --format ndjson`
+    - `zedlog epochs --limit 5` - `zedlog epochs --format ndjson`
     """
     with ServiceClient(url) as client:
         answer = client.get("/v1/epochs", limit=limit)
@@ -150,7 +149,7 @@ def _cost(epoch: Json) -> tuple[Any, Any, Any]:
 
 
 def _choice(epoch: Json) -> tuple[Any, ...]:
-    """What an epoch says of its strategy and placement beside its derivations; one of long ago does not."""
+    """The derivations, and the strategy and placement of an epoch; very old epochs do not record the latter."""
     cost = epoch.get("cost", {})
     counts = (cost.get(name, 0) for name in ("abandoned", "estimate", "bootstrap"))
     return epoch.get("placement"), *counts, epoch.get("reason")
@@ -181,7 +180,7 @@ def plain_counts(change: Json) -> str:
 
 
 def status(url: options.Url = options.URL) -> None:
-    """Say whether the service, its storage and its engine are well. Exit status 1 when they are not.
+    """Show whether the service, its storage and its engine are ready. Exit status 1 if they are not.
 
     Examples:
 
@@ -206,7 +205,7 @@ def status(url: options.Url = options.URL) -> None:
 
 
 def _print_activity(ready: Json) -> None:
-    """What runs now, and the faults that were met; nothing where there is nothing to say."""
+    """Print what is running, and the faults of Zedlog itself, if there are any."""
     running = ready.get("running")
     if running is not None:
         what = f"transaction {running['first']}"
@@ -218,5 +217,7 @@ def _print_activity(ready: Json) -> None:
     if fault is not None:
         when = datetime.fromtimestamp(float(fault["time"])).strftime("%Y-%m-%d %H:%M:%S")
         refused = counted(ready["faults"], "transaction")
-        out.print(f"  [yellow]faults[/]     {refused} refused by faults of Zedlog; the last fault, {when}:")
+        out.print(
+            f"  [yellow]faults[/]     {refused} refused because of bugs in Zedlog; the last one, {when}:"
+        )
         out.print(f"             {escape(fault['first'])}: {escape(fault['message'])}")

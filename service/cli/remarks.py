@@ -1,7 +1,7 @@
-"""What a person should know about a change besides its outcome: what else the text held, and weights that surprise.
+"""What a person should know about a change besides its outcome: what else the text contained, and surprising weights.
 
-In: the program text that was sent, and the service's answer. Out: remarks on standard error. Always: they are about
-the epoch of the answer, whatever has happened since; a dry run's are about what would be.
+In: the program text that was sent, and the service's answer. Out: remarks on standard error. Always: they describe the
+epoch of the answer, whatever has happened since; those for a dry run describe what would be.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from service.cli.client import Json, Refused, ServiceClient, Unreachable
 from service.cli.output import counted, note
 
 SHOWN = 5
-"""Rules and relations that the remarks name one by one."""
+"""How many rules and relations the remarks name one by one."""
 
 
 def remark(client: ServiceClient, text: str, weight: int, wanted: str, answer: Json, dry_run: bool) -> None:
-    """Say what is worth saying. wanted: `facts` or `rules`, what the command is for; weight: +1 or -1."""
+    """Print the remarks. wanted: `facts` or `rules`, what the command is for; weight: +1 or -1."""
     program = with_constant_facts(parse_program(text))
     for line in _besides(program, weight, wanted, dry_run):
         note(line)
@@ -43,7 +43,7 @@ def remark(client: ServiceClient, text: str, weight: int, wanted: str, answer: J
 
 
 def _besides(program: ProgramText, weight: int, wanted: str, dry_run: bool) -> Iterator[str]:
-    """What the text holds that is not what the command is named after."""
+    """What the text contains besides the facts or rules that the command is for."""
     other, number = ("rule", len(program.rules)) if wanted == "facts" else ("fact", len(program.facts))
     done = "added" if weight > 0 else "removed" if other == "rule" else "retracted"
     if number:
@@ -62,7 +62,7 @@ def _sentence(start: str, number: int, done: str, dry_run: bool) -> str:
 def _weights(
     client: ServiceClient, program: ProgramText, weight: int, answer: Json, dry_run: bool
 ) -> Iterator[str]:
-    """The rules that were there before and count more than once now, and those that are not gone yet."""
+    """The rules that were there before and now count more than once, and those that are not yet gone."""
     changed = Counter(rule_id(rule) for rule in program.rules)
     if not changed:
         return
@@ -76,8 +76,8 @@ def _weights(
         shown = escape(f"{id_}, {rules.get(id_, {}).get('rule', canonical[id_])}")
         if weight > 0 and after > times:
             yield (
-                f"note: this rule was there before; its weight {now} {after:,}, so it goes only when it is removed "
-                f"{counted(after, 'time')}: {shown}"
+                f"note: this rule was there before; its weight {now} {after:,}, so it disappears only when it is "
+                f"removed {counted(after, 'time')}: {shown}"
             )
         elif weight < 0 and after > 0:
             stays = "would stay" if dry_run else "stays"
@@ -88,7 +88,7 @@ def _weights(
 
 
 def _facts(program: ProgramText, weight: int, answer: Json, dry_run: bool) -> Iterator[str]:
-    """The relations of which fewer tuples appeared, or disappeared, than the text has facts."""
+    """The relations in which fewer tuples appeared, or disappeared, than the text has facts."""
     given: dict[str, set[str]] = {}
     for fact in program.facts:
         given.setdefault(fact.relation, set()).add(_text(fact))
@@ -100,7 +100,7 @@ def _facts(program: ProgramText, weight: int, answer: Json, dry_run: bool) -> It
             of = f"{of} of {escape(relation)}"
             if weight > 0:
                 were, raised = ("was", "its weight") if left == 1 else ("were", "their weights")
-                yield f"{of} {were} there before; to add it again {'would raise' if dry_run else 'raised'} {raised}"
+                yield f"{of} {were} there before, so this {'would raise' if dry_run else 'raised'} {raised}"
             else:
                 stay = "would stay" if dry_run else "is still there" if left == 1 else "are still there"
                 yield f"{of} {stay}: added more often than retracted, or derived by a rule"

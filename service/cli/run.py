@@ -1,8 +1,8 @@
 """`zedlog run PROGRAM`: evaluate a program over files once, as Souffle does, without a service.
 
-In: a program and a folder of facts. Out: the files and the standard output that its directives ask for. Exit status
-1 with a message that names file, line and column when the program or a fact file is wrong, or when a limit of time or
-memory is passed; nothing is written then. Exit status 130 after Ctrl-C.
+In: a program and a folder of facts. Out: the files and the standard output that its directives ask for. If the program
+or a fact file is wrong, or a limit of time or memory is exceeded, nothing is written, and the exit status is 1, with a
+message that names file, line and column where there are any. Exit status 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from service.cli.starting import uncollected
 
 _INTERRUPTED = 130
 _INTERRUPT_SECONDS = 0.5
-"""How long after Ctrl-C the evaluation may still take."""
+"""How long the evaluation may still run after Ctrl-C."""
 PATIENCE = 2.0
-"""Seconds before a person at a terminal is told what takes so long."""
+"""Seconds after which a person at a terminal is told what takes so long."""
 
 
 def run(
@@ -50,14 +50,14 @@ def run(
     ] = "auto",
     timeout: Annotated[
         str | None,
-        typer.Option("--timeout", metavar="SECONDS", help="Give up when deriving takes longer."),
+        typer.Option("--timeout", metavar="SECONDS", help="Give up if the evaluation takes longer."),
     ] = None,
     memory: Annotated[
         str | None,
         typer.Option(
             "--memory",
             metavar="SIZE",
-            help="Give up when the tuples need more, for example 4GiB. Default: half of the memory there is.",
+            help="Give up if the tuples need more, for example 4GiB. Default: half of the machine's memory.",
         ),
     ] = None,
     max_height: Annotated[
@@ -66,7 +66,7 @@ def run(
             "--max-height",
             envvar="ZEDLOG_MAX_HEIGHT",
             metavar="N",
-            help="Give up when a recursion goes through more heights.",
+            help="Give up if a recursion goes through more rounds (heights).",
         ),
     ] = str(MAX_HEIGHT),
 ) -> None:
@@ -155,7 +155,7 @@ def _run(
 
 
 class Patience:
-    """A line on standard error that says what is going on, when it takes long and a terminal is there to show it."""
+    """A line on standard error that says what is going on, if it takes long and standard error is a terminal."""
 
     def __init__(self) -> None:
         self._stage = "checking"
@@ -171,11 +171,11 @@ class Patience:
 
     @property
     def now(self) -> str:
-        """What goes on now."""
+        """What is going on now."""
         return self._stage
 
     def stage(self, text: str) -> None:
-        """What goes on from now on."""
+        """Set what is going on from now on."""
         with self._lock:
             self._stage = text
             if self._status is not None:
@@ -202,4 +202,6 @@ def _threads(jobs: str) -> int | None:
         return None
     if jobs.isascii() and jobs.isdigit() and 0 < int(jobs) <= 1024:
         return int(jobs)
-    raise typer.BadParameter(f"a number of threads (1 to 1024) or auto, not {jobs!r}", param_hint="--jobs")
+    raise typer.BadParameter(
+        f"it must be a number of threads (1 to 1024) or auto, not {jobs!r}", param_hint="--jobs"
+    )

@@ -1,9 +1,8 @@
 """`zedlog serve`: the whole service from one command; `zedlog engine`: the engine process alone.
 
-`run` starts, in this order, the embedded server (unless a Redis is named), the engine process and the HTTP
-service, and keeps them running until a signal comes. The listening socket is opened here, before anything
-else: an address that is taken is found at once, and requests that come while the service is being started
-again wait in its queue.
+`run` starts, in this order, the embedded server (unless a Redis is named), the engine process and the HTTP service, and
+keeps them running until a signal comes. The listening socket is opened here, before anything else: an address that is
+already in use is noticed at once, and requests that arrive while the service restarts wait in the socket's queue.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ LOG_BYTES = 10 * 1024 * 1024
 PATIENCE_SECONDS = 3.0
 # How the lines begin by which the engine logs how far it has come with them.
 COMPILING = "compiling kernels"
-LOADING = "the engine loads its kernels, and rebuilds a large database"
+LOADING = "the engine is loading its kernels and rebuilding the database"
 
 Told = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What to run, and where. Port 0 is any free one. Without `redis_url` there is an embedded server.
+    """What to run, and where. Port 0 means any free one. Without `redis_url` an embedded server is started.
 
-    variables: further ones of the environment, for the engine and the service.
+    variables: additional environment variables for the engine and the service.
     """
 
     data_dir: Path
@@ -69,7 +68,9 @@ def serve(
     variables: Mapping[str, str],
     no_engine: Annotated[
         bool,
-        typer.Option("--no-engine", help="Only the HTTP service; an engine runs elsewhere, or not at all."),
+        typer.Option(
+            "--no-engine", help="Start only the HTTP service; an engine runs elsewhere, or not at all."
+        ),
     ] = False,
 ) -> None:
     """Start the service and keep it running until Ctrl-C.
@@ -101,7 +102,7 @@ def engine(
     variables: Mapping[str, str],
     check: Annotated[
         bool,
-        typer.Option("--check", help="Only say whether an engine serves the database (exit status 0 or 1)."),
+        typer.Option("--check", help="Only show whether an engine serves the database (exit status 0 or 1)."),
     ] = False,
 ) -> None:
     """Run the engine process alone: one for each database, beside any number of services.
@@ -162,7 +163,7 @@ def run(settings: Deployment, told: Told | None = None) -> None:
 
 
 def _watch(supervisor: Supervisor, url: str, told: Told | None) -> None:
-    """Keep everything running; beside it, in a thread, `told`."""
+    """Keep everything running, and run `told` in a thread."""
     failure: list[BaseException] = []
 
     def work(call: Told) -> None:
@@ -202,7 +203,7 @@ def _parts(settings: Deployment, redis_url: str, listener: socket.socket, url: s
 
 @contextmanager
 def _readiness(url: str, settings: Deployment) -> Iterator[Callable[[], bool]]:
-    """Asks whether storage and engine are there. What the engine does is shown if that takes long."""
+    """Asks whether storage and engine are ready. If that takes long, it shows what the engine is doing."""
     started = time.monotonic()
     logged = settings.log.stat().st_size if settings.log.exists() else 0
     status = err.status("")
@@ -231,7 +232,7 @@ def _readiness(url: str, settings: Deployment) -> Iterator[Callable[[], bool]]:
 
 
 def _last_line(log: Path, start: int, text: str) -> str:
-    """The end of the log's last line that has the text in it, from there on; empty where there is none."""
+    """The last line of the log that contains the text, from the text on; empty if there is none."""
     try:
         with log.open("rb") as file:
             file.seek(start)
@@ -257,14 +258,14 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
     except OSError as error:
         raise PartFailed(
             f"cannot listen on {host}:{port}: {error.strerror or error}. "
-            "Is a Zedlog running there already? --port 0 takes any free port."
+            "Is Zedlog already running there? --port 0 chooses any free port."
         ) from error
     with listener:
         yield listener
 
 
 def _url(listener: socket.socket, host: str) -> str:
-    """Where this machine reaches the service."""
+    """The URL by which this machine reaches the service."""
     port = listener.getsockname()[1]
     reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{reachable}:{port}"
@@ -285,7 +286,7 @@ def _announce(settings: Deployment, url: str, *, try_out: bool) -> None:
     out.print(f"  database  {escape(settings.database)} in {escape(place)}")
     out.print(f"  log file  {escape(str(settings.log.absolute()))}")
     if not settings.engine:
-        out.print("  no engine was started here: 'zedlog status' says whether one runs elsewhere")
+        out.print("  no engine was started here; 'zedlog status' shows whether one runs elsewhere")
     if try_out:
         _say_what_to_try(url)
 

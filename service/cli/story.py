@@ -1,10 +1,8 @@
-"""The story that `zedlog demo` tells: which of this machine's Python packages are exposed to a vulnerable
-one?
+"""The story that `zedlog demo` tells: which of this machine's Python packages are exposed to a vulnerable one?
 
-In: a client of a running, empty service, and the facts. Out: text on the terminal, one paragraph for each
-epoch with the tuples that appeared (+) and disappeared (-) and its time. Everything goes over REST as any
-client's requests would; nothing shown is computed here, except how many packages depend on which (to choose
-the one to worry about).
+In: a client of a running, empty service, and the facts. Out: text on the terminal, one paragraph for each epoch with
+the tuples that appeared (+) and disappeared (-) and its time. Everything goes over REST as any client's requests would;
+nothing shown is computed here, except how many packages depend on which (to choose the one to worry about).
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ SHOWN = 6
 
 
 class Story:
-    """One telling. `vulnerable` and `cut` are what it chose, for who wants to go on from there."""
+    """One telling. `vulnerable` and `cut` are what the story chose, for readers who want to go on from there."""
 
     def __init__(self, client: ServiceClient, facts: PackageFacts) -> None:
         self._client = client
@@ -72,7 +70,7 @@ class Story:
         self._apply({"rules": [{"rule": rule} for rule in DEPENDS]}, rules=DEPENDS)
 
     def declare_vulnerable(self) -> None:
-        """The package with the most dependents is the one a flaw would hurt most."""
+        """The package with the most dependents, in which a flaw would do the most harm."""
         dependents: Counter[str] = Counter()
         for page in self._client.query("depends(p, d)", page=10_000):
             dependents.update(dependency for _, dependency in page["tuples"])
@@ -123,9 +121,9 @@ class Story:
         return int(answer["changes"].get("exposed", {"deleted": 0})["deleted"])
 
     def add_and_remove_rule(self) -> None:
-        self._heading("a new rule, while everything runs: under whose licences does a package come?")
+        self._heading("a new rule, while everything runs: which licences come with a package?")
         self._apply({"rules": [{"rule": TERMS}]}, rules=[TERMS])
-        self._heading("and the rule goes again, with all that it derived")
+        self._heading("and the rule is removed again, with all that it derived")
         self._apply({"rules": [{"rule": TERMS, "weight": -1}]}, rules=[f"minus {TERMS}"], shown=2)
 
     def _heading(self, text: str) -> None:

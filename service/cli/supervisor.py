@@ -1,16 +1,14 @@
 """Keeps the processes of `zedlog serve` running, and ends them in the right order.
 
-In: a list of `Part`s, each with a command. Out: `watch` returns when it is told to stop. Always: a part
-that ends is started again, later each time (up to `MAX_PAUSE`) while it keeps ending. After `MAX_FAILURES`
-ends in a row it is given up, because trying on would hide a fault that does not go away: that is
-`PartFailed`, except for a part that the others can do without (`essential=False`) once everything has been
-ready. Parts start in the order given and stop in the reverse one, so that the service never takes requests
-for an engine that is being stopped.
+In: a list of `Part`s, each with a command. Out: `watch` returns when it is told to stop. Always: a part that ends is
+started again, after a pause that grows (up to `MAX_PAUSE`) while it keeps ending. If it ends `MAX_FAILURES` times in a
+row it is given up, because further attempts would hide a permanent fault. That raises `PartFailed`, except for a part
+that the others can do without (`essential=False`) once everything has been ready. Parts start in the order given and
+stop in the reverse order, so that the service never accepts requests for an engine that is being stopped.
 
-Each part has a process group of its own: a Ctrl-C on the terminal reaches the supervisor only, which then
-stops the parts in order. If the supervisor itself is killed, the parts end too; they are bound to the
-thread that calls `start` and `watch`, so that thread must also be the one that calls `stop` (see
-engine/storage/child.py).
+Each part has a process group of its own: a Ctrl-C on the terminal reaches only the supervisor, which then stops the
+parts in order. If the supervisor itself is killed, the parts end, too. They are bound to the thread that calls `start`
+and `watch`, so that thread must also call `stop` (see engine/storage/child.py).
 """
 
 from __future__ import annotations
@@ -39,14 +37,14 @@ Say = Callable[[str], None]
 
 
 class PartFailed(Exception):
-    """A part keeps ending, or does not get ready; the message has the end of its log."""
+    """A part keeps ending, or does not become ready; the message includes the end of its log."""
 
 
 @dataclass(slots=True)
 class Part:
-    """One process to keep running. `ready` is asked after the first start, until it says yes.
+    """One process to keep running. After the first start `ready` is called until it returns True.
 
-    The command begins with a path. `inherit` are file descriptors that the process gets.
+    The command begins with a path. `inherit` are file descriptors that the process inherits.
     """
 
     name: str
@@ -67,7 +65,7 @@ class Part:
 
 
 class Supervisor:
-    """Owns the processes of its parts. One use: `start`, `watch`, `stop`, all from one thread."""
+    """Owns the processes of its parts. It is used once: `start`, `watch`, `stop`, all from one thread."""
 
     def __init__(self, parts: Sequence[Part], log: Path, say: Say) -> None:
         self._parts = list(parts)
@@ -136,7 +134,7 @@ class Supervisor:
             time.sleep(POLL_SECONDS)
 
     def _tend(self) -> None:
-        """Start again what has ended. Parts that have not been started yet are left alone."""
+        """Restart the parts that have ended. Parts that have not been started yet are left alone."""
         now = time.monotonic()
         for part in self._parts:
             if part.process is None or part.running or part.given_up:
@@ -161,7 +159,7 @@ class Supervisor:
             raise PartFailed(message)
         part.given_up = True
         self._say(
-            f"{message}\n{part.name}: given up; the rest goes on without it. Stop and start again to retry."
+            f"{message}\n{part.name}: given up; the rest goes on without it. To try again, stop and start Zedlog."
         )
 
     def _launch(self, part: Part) -> None:

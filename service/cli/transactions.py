@@ -1,4 +1,4 @@
-"""`zedlog transactions`: what became of a transaction, and how to end one that waits or runs."""
+"""`zedlog transactions`: show the outcome of a transaction, or cancel one that is waiting or running."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from service.cli.output import note, out, print_outcome
 _POLL_SECONDS = 0.2
 _PATIENCE_SECONDS = 30.0
 
-transactions_app = typer.Typer(no_args_is_help=True, help="Transactions: what became of one, cancel one.")
+transactions_app = typer.Typer(no_args_is_help=True, help="Show the outcome of a transaction, or cancel one.")
 
 Id = Annotated[str, typer.Argument(help="Its id.")]
 
 
 @transactions_app.command()
 def show(transaction: Id, url: options.Url = options.URL) -> None:
-    """Show what became of a transaction. Exit status 1 when it was refused.
+    """Show the outcome of a transaction. Exit status 1 if it was refused.
 
     Examples:
 
@@ -35,7 +35,7 @@ def show(transaction: Id, url: options.Url = options.URL) -> None:
 
 @transactions_app.command()
 def cancel(transaction: Id, url: options.Url = options.URL) -> None:
-    """Cancel a transaction that waits or runs; it changes nothing. `zedlog status` names the one that runs.
+    """Cancel a transaction that is waiting or running; it changes nothing. `zedlog status` names the running one.
 
     Examples:
 
@@ -51,15 +51,15 @@ def cancel(transaction: Id, url: options.Url = options.URL) -> None:
         out.print(f"{escape(transaction)}: cancelled")
     elif found["status"] == "pending":
         note(
-            f"[yellow]{escape(transaction)} is to be cancelled, but the engine has not heard of it for "
-            f"{_PATIENCE_SECONDS:.0f} s; 'zedlog status' says whether one runs[/]"
+            f"[yellow]{escape(transaction)} is to be cancelled, but no engine has confirmed it within "
+            f"{_PATIENCE_SECONDS:.0f} s; 'zedlog status' shows whether one is running[/]"
         )
     else:
         _report(found)
 
 
 def _report(found: Json) -> None:
-    """One transaction, as the service tells it.
+    """Print one transaction as the service describes it.
 
     Raises:
         Refused: the transaction was refused.

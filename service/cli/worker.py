@@ -1,8 +1,7 @@
 """The HTTP service of `zedlog serve`: uvicorn on a listening socket that the supervisor opened.
 
-In: `--fd N`, an inherited socket; the settings come from `ZEDLOG_*` variables. The socket outlives this
-process: when the supervisor starts it again, clients that connected meanwhile wait in the socket's queue
-and are not refused.
+In: `--fd N`, an inherited socket; the settings come from `ZEDLOG_*` variables. The socket outlives this process: when
+the supervisor restarts it, clients that connected meanwhile wait in the socket's queue and are not refused.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The calls of the API, one module for each thing that they are about."""
+"""The calls of the API, one module for each kind of resource."""

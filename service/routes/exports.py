@@ -1,4 +1,4 @@
-"""`POST /v1/exports`: a relation or a query at one epoch into files, through Spark, as a job."""
+"""`POST /v1/exports`: export a relation or a query at one epoch to files, through Spark, as a job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters), 
 
 @router.post(
     "/v1/exports",
-    summary="Export tuples into files",
+    summary="Export tuples to files",
     response_model=Job,
     responses={
         200: ENDED,
@@ -62,8 +62,8 @@ router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters), 
 async def post_export(
     request: Request, idempotency_key: IdempotencyKey = None, wait: Wait = False
 ) -> Response:
-    """One pinned epoch, written whole and put in its place in one step. A path with the format's suffix becomes one
-    file, any other a folder of several.
+    """Writes one pinned epoch completely, then moves it to its place in one step. A path with the format's suffix
+    becomes one file, any other path a folder of several files.
     """
     service = service_of(request)
     checked = read_as(ExportBody, await read_json(request, service.settings.max_body_bytes)).request()

@@ -1,4 +1,4 @@
-"""`POST /v1/imports`: files into facts through Spark, as a job; `POST /v1/uploads`: a file for one."""
+"""`POST /v1/imports`: import files as facts through Spark, as a job; `POST /v1/uploads`: send a file for an import."""
 
 from __future__ import annotations
 
@@ -39,12 +39,13 @@ router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters), 
 
 _OCTETS = "application/octet-stream"
 Wait = Annotated[
-    bool, Query(description="Answer when the job has ended, or after the service's time limit with 202.")
+    bool,
+    Query(description="Wait until the job has ended; if the service's time limit passes first, answer 202."),
 ]
 SUBMITTED = {
     "model": Job,
-    "description": "The job is kept and will be done.",
-    "headers": {"Location": {"description": "Where the job is shown.", "schema": {"type": "string"}}},
+    "description": "The job is stored and will be carried out.",
+    "headers": {"Location": {"description": "The URL of the job.", "schema": {"type": "string"}}},
 }
 ENDED = {"description": "With `wait=true`: the job has succeeded."}
 JOB_ERRORS = (
@@ -96,8 +97,9 @@ JOB_ERRORS = (
 async def post_import(
     request: Request, idempotency_key: IdempotencyKey = None, wait: Wait = False
 ) -> Response:
-    """Spark reads, parses, types and sums up the files; what comes out is one transaction and one epoch, or nothing.
-    Rows that cannot be read are counted, shown and written to a file; by default they fail the import.
+    """Spark reads and parses the files, checks the types, and sums the weights; the result is one transaction and one
+    epoch, or nothing. Rows that cannot be read are counted, shown and written to a file; by default they fail the
+    import.
     """
     service = service_of(request)
     checked = read_as(ImportBody, await read_json(request, service.settings.max_body_bytes)).request()
@@ -128,13 +130,13 @@ async def post_upload(
         str,
         Query(
             pattern=f"^{FILE_NAME.pattern}$",
-            description="What the file is called; its ending tells format and compression.",
+            description="The file's name; its ending determines format and compression.",
             examples=["lubm1.nt.gz"],
         ),
     ],
 ) -> Response:
-    """The body is the file, as it is, whatever its Content-Type. The answer's `upload` goes into an import's body; a
-    file that no import has used goes after a day.
+    """The body is the file itself, whatever its Content-Type. Put the answer's `upload` into the body of an import; a
+    file that no import has used is deleted after a day.
     """
     settings = service_of(request).settings
     upload, size, digest = await receive(request, settings.uploads, name, settings.max_upload_bytes)

@@ -1,5 +1,4 @@
-"""What the system is doing: the circuit, the epochs, liveness, readiness, metrics, and what the error codes
-mean."""
+"""What the system is doing: the circuit, the epochs, liveness, readiness, metrics, and the meaning of error codes."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ MERMAID = "text/vnd.mermaid"
 
 @router.get("/", include_in_schema=False)
 async def get_root() -> Response:
-    """A person who opens the service in a browser wants its description."""
+    """Redirects a person who opens the service in a browser to its description."""
     return RedirectResponse("/docs")
 
 
@@ -45,7 +44,7 @@ async def get_root() -> Response:
 async def get_circuit(
     request: Request,
     format: Annotated[
-        Literal["json", "mermaid"] | None, Query(description="Before the Accept header, if it is given.")
+        Literal["json", "mermaid"] | None, Query(description="Takes precedence over the Accept header.")
     ] = None,
     at_least: AtLeast = None,
     as_of: AsOf = None,
@@ -76,8 +75,8 @@ async def get_epochs(
         int | None, Query(ge=0, le=2**63 - 1, description="Only epochs before this one.")
     ] = None,
 ) -> Response:
-    """Newest first: changes of each relation, strategy, placement, cost and time of each epoch; and what the engine
-    evaluates now, and whether transactions were refused by faults of Zedlog itself.
+    """For each epoch, newest first: the changes of each relation, strategy, placement, cost and time. Also what the
+    engine is evaluating, and whether transactions were refused because of bugs in Zedlog itself.
     """
     client = service_of(request).client
     epochs = await client.epochs(before, limit)
@@ -86,7 +85,7 @@ async def get_epochs(
 
 
 def _activity(status: EngineStatus) -> dict[str, Any]:
-    """What runs now, and the faults that were met."""
+    """What is running, and the faults of Zedlog itself."""
     running = status.evaluating
     return {
         "running": None if running is None else asdict(running),
@@ -97,25 +96,25 @@ def _activity(status: EngineStatus) -> dict[str, Any]:
 
 @router.get("/healthz", summary="Is the process alive?", response_model=Health, operation_id="getHealth")
 async def get_health() -> Response:
-    """Asks nothing of anybody else: restart the service when this fails."""
+    """Depends on nothing but the process itself: restart the service if this fails."""
     return json_response({"status": "ok"})
 
 
 @router.get(
     "/readyz",
-    summary="Can it serve?",
+    summary="Is the service ready?",
     response_model=Readiness,
     responses=problems(EngineUnavailableError),
     operation_id="getReadiness",
 )
 async def get_readiness(request: Request) -> Response:
-    """200 when Redis can be reached and an engine serves the database, else 503 with what is missing."""
+    """200 if Redis can be reached and an engine serves the database, otherwise 503 with what is missing."""
     service = service_of(request)
     try:
         status = await service.client.status()
     except StorageUnavailableError as error:
         error.detail["missing"] = ["redis"]
-        service.readiness.note("storage", f"the service is not ready: {error.message}; it waits")
+        service.readiness.note("storage", f"the service is not ready: {error.message}; it keeps trying")
         raise
     detail: dict[str, Any] = {
         "engine": status.state,
@@ -127,7 +126,7 @@ async def get_readiness(request: Request) -> Response:
         reason = f": {status.error}" if status.error else ""
         text = f"no engine serves the database {shown(service.settings.database)} now; it is {status.state}{reason}"
         kind = "failed" if status.state == "failed" else "engine"
-        service.readiness.note(kind, f"the service is not ready: {text}; it waits")
+        service.readiness.note(kind, f"the service is not ready: {text}; it keeps trying")
         raise EngineUnavailableError(text, missing=["engine"], **detail)
     service.readiness.note(
         "ready", f"the service is ready: an engine serves {shown(service.settings.database)}"
@@ -143,7 +142,7 @@ async def get_readiness(request: Request) -> Response:
     operation_id="getMetrics",
 )
 async def get_metrics(request: Request) -> Response:
-    """Requests and latencies of this process; epoch, lag, engine and storage as they are now."""
+    """Requests and latencies of this process; the present epoch, lag, and state of engine and storage."""
     service = service_of(request)
     await _observe(service)
     return Response(generate_latest(service.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -1,4 +1,4 @@
-"""`/v1/jobs`: the bulk jobs, how far each is, and how to end one."""
+"""`/v1/jobs`: list, show, follow and cancel bulk jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from service.problems import InvalidParameterError, NotAcceptableError
 
 router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters)])
 
-JobId = Annotated[str, Path(description="As the submission answered it.", examples=["j1f0a2b3c4d5e6f70"])]
+JobId = Annotated[
+    str, Path(description="The id that the submission returned.", examples=["j1f0a2b3c4d5e6f70"])
+]
 _EVENTS = "text/event-stream"
 
 
@@ -31,7 +33,7 @@ _EVENTS = "text/event-stream"
     operation_id="getJobs",
 )
 async def get_jobs(request: Request, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
-    """The newest first. The last thousand are kept."""
+    """Newest first. The last thousand jobs are kept."""
     jobs = await service_of(request).client.jobs.list(limit)
     return json_response({"jobs": [job_document(job) for job in jobs]})
 
@@ -45,7 +47,7 @@ async def get_jobs(request: Request, limit: Annotated[int, Query(ge=1, le=1000)]
     operation_id="getJob",
 )
 async def get_job(request: Request, job_id: JobId) -> Response:
-    """Its stages with fractions, and when it has ended its result or the problem document."""
+    """The job's stages with their progress, and once it has ended, its result or problem document."""
     return json_response(job_document(await service_of(request).client.jobs.get(job_id)))
 
 
@@ -61,7 +63,7 @@ async def get_job(request: Request, job_id: JobId) -> Response:
     operation_id="getJobEvents",
 )
 async def get_job_events(request: Request, job_id: JobId) -> Response:
-    """Server-Sent Events: `progress` with the whole job whenever it has changed, and `end` when it has ended; then
+    """Server-Sent Events: `progress` with the whole job whenever it has changed, and `end` when the job has ended; then
     the stream ends.
     """
     service = service_of(request)
@@ -79,8 +81,8 @@ async def get_job_events(request: Request, job_id: JobId) -> Response:
     operation_id="deleteJob",
 )
 async def delete_job(request: Request, job_id: JobId) -> Response:
-    """A job that waits is cancelled at once, one that runs within a second; it leaves nothing. Too late for an import
-    whose transaction is in the log.
+    """A waiting job is cancelled at once, a running one within a second; it leaves nothing behind. An import whose
+    transaction is already in the log can no longer be cancelled.
     """
     jobs = service_of(request).client.jobs
     await jobs.cancel(job_id)

@@ -86,13 +86,14 @@ _EXAMPLES = {
 )
 async def post_query(request: Request) -> Response:
     """The query is a conjunction of atoms, negated atoms, conditions and equations, with the terms, functors and
-    aggregates of rules; `;` stands between alternatives. The answer is the distinct bindings of its named variables,
-    in the order of their first use; `_` and the variables of an aggregate's own are left out. With a head,
-    `q(x, n) :- ...`, it is the terms of the head; its name is a label. A query without variables answers `holds`,
-    and one empty row where it does.
+    aggregates of rules; `;` separates alternatives. The answer is the set of distinct bindings of its named variables,
+    with the variables as columns in the order of their first use; `_` and the local variables of aggregates are left
+    out. With a head, `q(x, n) :- ...`, the columns are the terms of the head; its name is only a label. A query without
+    variables answers `holds`, with one empty row if it is true.
 
-    It is evaluated over one epoch, and waits for none. It is refused with `budget_exceeded` when it takes longer than
-    `timeout`, or reads and computes more tuples than the service allows, and cancelled when its client goes.
+    It is evaluated over one epoch, without waiting for a running one. It is refused with `budget_exceeded` if it takes
+    longer than `timeout`, or reads and computes more tuples than the service allows, and cancelled if its client
+    disconnects.
     """
     service = service_of(request)
     kind = negotiate(request, ROW_TYPES)
@@ -137,7 +138,7 @@ async def _page(
 async def _selected(
     service: Service, snapshot: Snapshot, selection: Selection, digest: str, limit: int, start: Cursor | None
 ) -> tuple[list[Tuple], Tuple | None]:
-    """The same of one atom, which needs no evaluation."""
+    """The same for a single atom, which needs no evaluation."""
     free = snapshot.schemas[selection.relation].columns
     if any(free[i].type is None for i in selection.bound):
         return [], None
@@ -154,7 +155,7 @@ async def _selected(
 
 
 def _number(start: Cursor) -> int:
-    """The number of the cursor's row. A forged cursor must not make a fault of ours."""
+    """The number of the cursor's row. A forged cursor must not cause an internal error."""
     match start.position:
         case [int(number)] if number >= 0 and not isinstance(number, bool):
             return number
@@ -178,7 +179,7 @@ def _timeout(service: Service, asked: float | None) -> float:
         return settings.query_timeout
     if asked > settings.max_query_timeout:
         raise InvalidParameterError(
-            f"timeout {asked} is over this service's maximum of {settings.max_query_timeout:g} s",
+            f"timeout {asked} exceeds this service's maximum of {settings.max_query_timeout:g} s",
             maximum=settings.max_query_timeout,
         )
     return float(asked)

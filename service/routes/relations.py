@@ -1,4 +1,4 @@
-"""`/v1/relations`: what relations there are, and their tuples by bound columns, page by page."""
+"""`/v1/relations`: the relations, and their tuples by bound columns, page by page."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ COLUMN_PARAMETERS = {
     "schema": {"type": "object", "additionalProperties": {"type": "string"}},
     "examples": {"one column": {"value": {"x": "a"}}},
     "description": (
-        "Bound columns, `?x=a&n=3`: a value by the column's type, a symbol without quotes. A column that is "
-        "called like a parameter of this call is reached with `where.`, as in `?where.limit=3`."
+        "Bound columns, `?x=a&n=3`: each value is written according to the column's type, a symbol without quotes. "
+        "For a column that has the name of a parameter of this call, write `where.` before it: `?where.limit=3`."
     ),
 }
 
-_IN_HEADERS = "In the headers of all media types but JSON."
+_IN_HEADERS = "For all media types except JSON, in the headers."
 ROWS: dict[str, Any] = {
     "description": "A page of rows.",
     "content": {kind: {"schema": {"type": "string"}} for kind in ROW_TYPES[1:]},
@@ -136,13 +136,15 @@ async def get_facts(
     cursor: PageCursor = None,
     domain: Annotated[
         Literal["all", "asserted", "derived"],
-        Query(description="`asserted`: the facts, with their weights; `derived`: what some rule derives."),
+        Query(
+            description="`asserted`: the facts, with their weights; `derived`: the tuples that some rule derives."
+        ),
     ] = "all",
     at_least: AtLeast = None,
     as_of: AsOf = None,
 ) -> Response:
-    """Tuples whose columns have the bound values. All pages of one cursor chain read the same epoch. The
-    order is the storage's own; it is the same for all pages of an epoch.
+    """Tuples whose columns have the bound values. All pages of one cursor chain read the same epoch. The order is
+    unspecified, but the same for all pages of an epoch.
     """
     service = service_of(request)
     kind = negotiate(request, ROW_TYPES)

@@ -1,4 +1,4 @@
-"""`/v1/rules`: rules in by text or as a whole program, listed, and removed by id."""
+"""`/v1/rules`: add rules as text or as a whole program, list them, and remove them by id."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ _PROGRAM = ".decl edge(x: symbol, y: symbol)\ntc(x, y) :- edge(x, y).\ntc(x, z) 
     operation_id="postRules",
 )
 async def post_rules(request: Request, options: Write, mode: Mode = "zset") -> Response:
-    """One rule, a list of rules, or a program, as one transaction. A program may hold declarations and facts
-    too; as `text/plain` it is added as it stands. An alpha-variant of a rule is the same rule.
+    """One rule, a list of rules, or a program, as one transaction. A program may also hold declarations and facts; a
+    body of `text/plain` is a program that is added. Rules that differ only in the names of their variables are the same
+    rule.
     """
     started = time.perf_counter()
     service = service_of(request)
@@ -123,8 +124,8 @@ async def get_rule(
     operation_id="deleteRule",
 )
 async def delete_rule(request: Request, rule_id: RuleId, options: Write) -> Response:
-    """Takes 1 from the rule's weight: a rule that was added twice stays. 409 where another transaction has
-    taken the rule away between the look-up and this change.
+    """Takes 1 from the rule's weight: a rule that was added twice stays. 409 if another transaction has removed the
+    rule between the look-up and this change.
     """
     started = time.perf_counter()
     service = service_of(request)

@@ -1,5 +1,4 @@
-"""`/v1/transactions`: one atomic change, and what became of it; `POST /v1/facts`: the same in small, for
-facts."""
+"""`/v1/transactions`: one atomic change, and its outcome; `POST /v1/facts`: a short form for changes of facts."""
 
 from __future__ import annotations
 
@@ -38,15 +37,15 @@ _CANCEL_SECONDS = 1.0
 
 ACCEPTED = {
     "model": Pending,
-    "description": "The log has the transaction; its outcome is not known yet.",
-    "headers": {"Location": {"description": "Where its outcome will be.", "schema": {"type": "string"}}},
+    "description": "The transaction is in the log; its outcome is not known yet.",
+    "headers": {"Location": {"description": "The URL of its outcome.", "schema": {"type": "string"}}},
 }
 
 COMMITTED = {
     "description": "The transaction is committed.",
     "headers": {
         "Idempotency-Replayed": {
-            "description": "`true` where an earlier request with the same Idempotency-Key did it.",
+            "description": "`true` if an earlier request with the same Idempotency-Key was applied.",
             "schema": {"type": "string"},
         }
     },
@@ -54,7 +53,7 @@ COMMITTED = {
 
 Mode = Annotated[
     Literal["zset", "set"],
-    Query(description="`set`: adding what is there, and retracting what is not, is a no-op."),
+    Query(description="With `set`, adding what is there, or retracting what is not there, has no effect."),
 ]
 
 _EXAMPLES = {
@@ -76,9 +75,9 @@ _EXAMPLES = {
     operation_id="postTransaction",
 )
 async def post_transaction(request: Request, options: Write) -> Response:
-    """Everything in the body is applied, or nothing. The answer comes when the epoch is committed, or after
-    the service's time limit with 202; a transaction that was answered 200 or 202 survives any crash. After a
-    503 or a lost connection, send it again with the same Idempotency-Key: it is applied once.
+    """Everything in the body is applied, or nothing. The answer comes when the epoch is committed, or with 202 when the
+    service's time limit has passed. A transaction that was answered with 200 or 202 survives any crash. After a 503 or
+    a lost connection, send it again with the same Idempotency-Key: it is applied only once.
     """
     started = time.perf_counter()
     service = service_of(request)
@@ -132,7 +131,7 @@ async def post_facts(request: Request, options: Write, mode: Mode = "zset") -> R
 
 @router.get(
     "/v1/transactions/{transaction_id}",
-    summary="What became of a transaction",
+    summary="Show the outcome of a transaction",
     response_model=TransactionStatus,
     response_model_exclude_none=True,
     responses=problems(UnknownTransactionError, NotAcceptableError),
@@ -157,9 +156,9 @@ async def get_transaction(
 async def delete_transaction(
     request: Request, transaction_id: Annotated[str, Path(examples=["1735689600000-0"])]
 ) -> Response:
-    """A transaction that waits is refused (`cancelled`) when its turn comes; the evaluation of one that runs ends
-    within a moment, and it is refused the same way. Transactions that share its epoch are applied without it. The
-    answer is its status after a second at the most; `pending` where the engine has yet to hear of it.
+    """A waiting transaction is refused (`cancelled`) when its turn comes; the evaluation of a running one ends within a
+    moment, and it is refused in the same way. Transactions that share its epoch are applied without it. The answer is
+    its status after at most a second: `pending` if the engine has not yet noticed the cancellation.
     """
     client = service_of(request).client
     before = await _status(client, transaction_id)
@@ -168,9 +167,9 @@ async def delete_transaction(
     after = await _status(client, transaction_id)
     cancelled = after["status"] == "refused" and after["problem"]["code"] == TransactionCancelledError.code
     if after["status"] != "pending" and not cancelled:
-        undo = "; the opposite transaction undoes it" if after["status"] == "committed" else ""
+        undo = "; to undo it, send the opposite transaction" if after["status"] == "committed" else ""
         raise TransactionNotCancellableError(
-            f"the transaction {transaction_id} has its outcome already: {after['status']}{undo}",
+            f"the transaction {transaction_id} already has its outcome: {after['status']}{undo}",
             transaction=transaction_id,
             outcome=after["status"],
         )
@@ -178,7 +177,7 @@ async def delete_transaction(
 
 
 async def _status(client: DatabaseClient, transaction_id: str) -> dict[str, Any]:
-    """What is known of a transaction.
+    """What is known about a transaction.
 
     Raises:
         UnknownTransactionError.

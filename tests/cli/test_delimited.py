@@ -107,7 +107,7 @@ def test_empty_file_has_no_rows() -> None:
 @pytest.mark.parametrize(
     ("data", "layout", "types", "message"),
     [
-        (b"a,b\nc\n", COMMA, None, "line 2: the number of fields is 1, but 2 in the first line"),
+        (b"a,b\nc\n", COMMA, None, "line 2: the number of fields is 1, but it is 2 in the first line"),
         (b"1,2\n3,x\n", COMMA, (NUMBER, NUMBER), "line 2, column 2: 'x' is not a number"),
         (b"1,2\n", COMMA, (NUMBER,), "line 1: 2 columns, but 1 types: number"),
         (b"1,2\n", FileColumns(",", columns=(2,)), None, "line 1: there is no column 3, only 2"),
@@ -152,7 +152,7 @@ def test_numbers_that_do_not_fit_are_refused_unless_they_may_be_symbols(
     values: list[str], message: str
 ) -> None:
     text = "".join(f"{value},x\n" for value in values)
-    with pytest.raises(BadFile, match="give --types with symbol") as caught:
+    with pytest.raises(BadFile, match="use --types with symbol") as caught:
         read(text, COMMA)
     assert message in str(caught.value)
     assert read(text, COMMA, (SYMBOL, SYMBOL)) == [(value, "x") for value in values]

@@ -106,7 +106,9 @@ def test_a_url_for_a_command_that_asks_no_service_is_refused(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     assert run(["--url", NOBODY, "plan", "x.dl"]) == 2
-    assert "'zedlog plan' asks no running service, so it takes no --url" in capsys.readouterr().err
+    assert (
+        "'zedlog plan' does not use a running service, so it has no option --url" in capsys.readouterr().err
+    )
 
 
 def test_a_url_and_a_group_alone_show_its_help(capsys: pytest.CaptureFixture[str]) -> None:

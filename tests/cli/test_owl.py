@@ -65,5 +65,5 @@ def test_blank_nodes_that_clash_are_reported(folder: Path, capsys: pytest.Captur
     )
     assert run(["owl", "clash.nt"]) == 0
     seen = capsys.readouterr()
-    assert "1 blank node stands for several things (_:l)" in seen.err
+    assert "1 blank node has several definitions (_:l)" in seen.err
     assert seen.out.count(":-") == 4

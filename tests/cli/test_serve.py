@@ -251,7 +251,7 @@ def test_a_long_start_says_what_the_engine_does(
     told = capsys.readouterr().err
     # What stood in the log before this start tells nothing of this one.
     assert "9 of 24" not in told
-    assert "the engine loads its kernels, and rebuilds a large database ..." in told
+    assert "the engine is loading its kernels and rebuilding the database ..." in told
     assert "compiling kernels (once after an install), 2 of 24 ..." in told
     if not terminal:
         assert told.count("\n") == 2

@@ -97,7 +97,7 @@ def test_white_space_before_a_number_is_skipped_as_by_stoll() -> None:
         ("a\tb\tc\n", (S, S), 1, None, "3 fields separated by tabs"),
         ("a\tb\n\n", (S, S), 2, None, "1 field separated by tabs"),
         (b"a\nb\xff\n", (S,), 2, None, "byte 0xff is not UTF-8 text"),
-        ("x\n", (), 1, None, "a line is () and nothing else"),
+        ("x\n", (), 1, None, "each line must be ()"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -177,7 +177,7 @@ def test_rfc4180_is_strict(text: str, place: str) -> None:
 
 def test_gzip_is_recognised() -> None:
     assert read(gzip.compress(b"1\n2\n"), N) == [(1,), (2,)]
-    with pytest.raises(InvalidValueError, match="begins as a gzip file but is none"):
+    with pytest.raises(InvalidValueError, match="begins like a gzip file, but cannot be decompressed"):
         read(gzip.compress(b"1\n2\n")[:-4], N)
 
 

@@ -111,8 +111,8 @@ def test_safe_rules_of_the_whole_language(text: str) -> None:
         ),
         (
             "p(n, y) :- n = count : { q(y) }.",
-            "line 1, column 28: the variable y stands outside of the count too, but is bound only in it; only a min "
-            "or max has witnesses\n"
+            "line 1, column 28: the variable y is used outside of the count, but is bound only inside it; only min "
+            "and max can pass a variable out (a witness)\n"
             "  p(n, y) :- n = count : { q(y) }.\n"
             "                             ^",
         ),

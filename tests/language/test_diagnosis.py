@@ -90,7 +90,7 @@ SYNTAX = [
     ),
     (
         r'p("C:\data").',
-        "line 1, column 6: unknown escape \\d; known are \\\" \\' \\\\ \\a \\b \\f \\n \\r \\t \\v\n"
+        "line 1, column 6: unknown escape \\d; the known escapes are \\\" \\' \\\\ \\a \\b \\f \\n \\r \\t \\v\n"
         '  p("C:\\data").\n'
         "       ^^",
     ),
@@ -231,9 +231,9 @@ FOREIGN = [
         1,
         35,
         1,
-        "alternatives (;) in an aggregate are not supported; name them by a relation of their own",
+        "alternatives (;) in an aggregate are not supported; move them into a relation of their own",
     ),
-    ("p(1 + count : { q(_) }).", 1, 7, 16, "an aggregate cannot stand in a fact; write a rule"),
+    ("p(1 + count : { q(_) }).", 1, 7, 16, "an aggregate cannot be used in a fact; write a rule"),
 ]
 
 DECLARATIONS = [
@@ -250,7 +250,7 @@ DECLARATIONS = [
     ),
     (
         ".type A = B .type B = A",
-        "line 1, column 7: the type A is defined by itself\n  .type A = B .type B = A\n        ^",
+        "line 1, column 7: the type A is defined in terms of itself\n  .type A = B .type B = A\n        ^",
     ),
     (
         ".type A <: symbol .type A <: number",
@@ -329,7 +329,7 @@ def test_the_other_entries() -> None:
     with pytest.raises(ProgramSyntaxError) as raised:
         parse_declarations(".decl e(x: number)\n.output e")
     assert str(raised.value) == (
-        "line 2, column 1: only .decl and .type may stand here, but this is a .output directive\n"
+        "line 2, column 1: only .decl and .type directives are allowed here, but this is a .output directive\n"
         "  .output e\n"
         "  ^^^^^^^^^"
     )

@@ -128,8 +128,8 @@ def test_an_axiom_without_a_rule_is_named(text: str, named: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (":C owl:intersectionOf _:a . _:a rdf:first :D .", "has no member or no rest at _:a"),
-        (":C owl:intersectionOf _:a . _:a rdf:first :D ; rdf:rest _:a .", "comes back to itself"),
+        (":C owl:intersectionOf _:a . _:a rdf:first :D .", "lacks rdf:first or rdf:rest at _:a"),
+        (":C owl:intersectionOf _:a . _:a rdf:first :D ; rdf:rest _:a .", "is circular"),
         (
             ":C rdfs:subClassOf _:a . _:a owl:onProperty :p ; owl:allValuesFrom _:a .",
             "the class _:a in the ontology is part of its own definition",

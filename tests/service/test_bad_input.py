@@ -262,7 +262,7 @@ class TestProtocol:
             ),
             ("/v1/transactions?dry_run=perhaps", "dry_run"),
             ("/v1/transactions?return=all", "return"),
-            ("/v1/transactions?wait=true&wait=false", '"wait" comes twice'),
+            ("/v1/transactions?wait=true&wait=false", '"wait" is given twice'),
             ("/v1/facts?mode=bag", "mode"),
             ("/v1/query?limit=1", "it has none"),
         ],

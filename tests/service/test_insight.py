@@ -96,13 +96,15 @@ class TestActivity:
 
         database.engine_runs = False
         assert asked() == [
-            'the service is not ready: no engine serves the database "default" now; it is absent; it waits'
+            'the service is not ready: no engine serves the database "default" now; it is absent; it keeps trying'
         ]
         assert asked() == []
         database.engine_runs = True
         assert asked() == ['the service is ready: an engine serves "default"']
         database.redis_away = True
-        assert asked() == ["the service is not ready: Redis cannot be reached: connection refused; it waits"]
+        assert asked() == [
+            "the service is not ready: Redis cannot be reached: connection refused; it keeps trying"
+        ]
         # What other calls are told is logged as before.
         graph.get("/v1/relations")
         assert "GET /v1/relations: storage_unavailable" in caplog.records[-1].getMessage()

@@ -121,7 +121,7 @@ class TestFacts:
 
     def test_own_parameters_come_once(self, graph: Http) -> None:
         document = problem(graph.get("/v1/relations/tc/facts?limit=1&limit=2"), 400, "invalid_parameter")
-        assert '"limit" comes twice' in document["detail"]
+        assert '"limit" is given twice' in document["detail"]
 
     def test_domains(self, graph: Http) -> None:
         graph.post("/v1/facts", {"relation": "tc", "tuples": [["a", "b"], ["z", "z"]], "weight": 2})

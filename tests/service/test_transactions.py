@@ -164,7 +164,7 @@ def test_what_has_its_outcome_cannot_be_cancelled(graph: Http) -> None:
     done = graph.post("/v1/facts", EDGE).json()["transaction"]
     document = problem(graph.delete(f"/v1/transactions/{done}"), 409, "transaction_not_cancellable")
     assert document["outcome"] == "committed"
-    assert "the opposite transaction undoes it" in document["detail"]
+    assert "send the opposite transaction" in document["detail"]
     problem(graph.delete("/v1/transactions/1-1"), 404, "unknown_transaction")
 
 
