@@ -6,7 +6,7 @@ open (and, if asked for, on a port of 127.0.0.1).
 
 A machine that crashed may leave zero bytes at the end of the append-only file, where the file had grown and its content
 had not reached the disk. No answered write is in them, but the server would refuse to start; they are cut off before.
-A command of which only a part is there the server drops by itself.
+The server itself drops a command of which only a part was written.
 
 Always: one server per data directory (a lock that the kernel lets go when the owner dies); the server ends
 with its owner, also when that is killed with -9 (Linux), and a server that was left behind elsewhere is ended
@@ -48,7 +48,7 @@ _FIRST_DELAY, _LAST_DELAY, _STABLE_SECONDS = 0.02, 5.0, 0.3
 
 
 class EmbeddedServer:
-    """A Redis-compatible server that lives as long as this object (or a `with` block) says."""
+    """A Redis-compatible server that runs until this object is closed, or its `with` block ends."""
 
     def __init__(
         self,
