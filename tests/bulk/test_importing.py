@@ -93,7 +93,7 @@ def test_json_lines_are_strict(bring: Import) -> None:
     assert [row["line"] for row in found] == list(range(1, len(lines) + 1))
     assert [row["text"] for row in found] == lines
     assert "column 1 (x) holds symbol, but '1' is none" in found[0]["reason"]
-    assert "the field z is no column" in found[8]["reason"]
+    assert "the field z is not a column" in found[8]["reason"]
 
 
 def test_json_lines_of_arrays_into_a_new_relation_need_types(bring: Import) -> None:
@@ -214,7 +214,7 @@ def test_parquet_integers_of_more_than_64_bits_and_decimals(bring: Import) -> No
     bring(path="u.parquet", relation="held", columns=["u", "d"])
     assert bring.weighted("held") == expected
     pq.write_table(pa.table({"p": pa.array([Decimal("1.50")])}), bring.folder / "p.parquet")
-    with pytest.raises(TypeMismatchError, match=r"the column p of the files .* a float would round it"):
+    with pytest.raises(TypeMismatchError, match=r"the column p of the files .* which a float would round"):
         bring(path="p.parquet", relation="p")
     bring(path="p.parquet", relation="p", types=["symbol"])
     assert bring.weighted("p") == {("1.50",): 1}
