@@ -1,9 +1,9 @@
 """Every error that a user of Zedlog can meet, in one tree.
 
-Each class has a stable `code` (kebab-free snake case; clients may switch on it) and a `detail` of JSON-ready
-values that says what a program needs to react. Errors about program text also carry a `Span` and print the
-offending line with a caret. The service maps each class to one HTTP status; a test walks this tree and fails
-when a class is not mapped. Faults of our own are assertions, never one of these.
+Each class has a stable `code` (snake case; clients may switch on it) and a `detail` of JSON-ready values that a program
+needs in order to react. Errors about program text also carry a `Span` and print the offending line with a caret. The
+service maps each class to one HTTP status; a test walks this tree and fails when a class is not mapped. Bugs of Zedlog
+itself are assertions, never one of these classes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _SHOWN = 200
 def shown(value: object, limit: int = _SHOWN) -> str:
     """A value as messages show it: its JSON text, which for values of the language is also their program text.
 
-    `"ann"`, `true`, `null`, `[1, "a"]`; a long one is cut off. What would not be seen, such as a control character, is
-    written as an escape. What JSON has no text for (an object that a user of the library passed) is shown as Python
-    shows it.
+    For example `"ann"`, `true`, `null`, `[1, "a"]`; a long value is cut off. An invisible character, such as a control
+    character, is written as an escape. A value that JSON cannot express (an object that a user of the library passed)
+    is shown as Python shows it.
     """
     if isinstance(value, str):
         cut, text = len(value) > limit, json.dumps(value[:limit], ensure_ascii=False)
@@ -46,7 +46,7 @@ def _text(value: object) -> str:
 
 
 def did_you_mean(names: list[str]) -> str:
-    """A sentence that offers the names, to stand after another one; nothing when there are none."""
+    """A sentence that suggests the names, to be appended to a message; empty when there are no names."""
     return f" Did you mean {' or '.join(map(shown, names))}?" if names else ""
 
 
@@ -257,17 +257,17 @@ class BudgetExceededError(ZedlogError):
 
 
 class FixpointNotReachedError(ZedlogError):
-    """A count, sum or mean in recursion still changes at its `max_height`, or a min or max in recursion never rests.
+    """A recursive count, sum or mean still changes at its `max_height`, or a recursive min or max never settles.
 
-    `detail` has the relation, the group, its values and the height: of a count, sum or mean the last two, and the
-    limits; of a min or max all between which it swings.
+    `detail` has the relation, the group, its values and the height. For a count, sum or mean, the values are the last
+    two, and the limits are there as well; for a min or max, they are all the values between which it alternates.
     """
 
     code = "fixpoint_not_reached"
 
 
 class EvaluationCancelledError(ZedlogError):
-    """Whoever asked for the evaluation wants it no more; over HTTP, the client has gone."""
+    """The caller no longer wants the evaluation; over HTTP, the client has disconnected."""
 
     code = "evaluation_cancelled"
 
@@ -279,7 +279,7 @@ class TransactionCancelledError(ZedlogError):
 
 
 class TransactionNotCancellableError(ZedlogError):
-    """The transaction has its outcome already. What it committed can be taken back by the opposite transaction."""
+    """The transaction already has its outcome. The opposite transaction undoes what it committed."""
 
     code = "transaction_not_cancellable"
 
@@ -291,7 +291,9 @@ class InternalError(ZedlogError):
 
 
 class ConstraintViolationError(ZedlogError):
-    """After the transaction a relation that is declared a `constraint` would hold tuples. `detail` has the first."""
+    """After the transaction, a relation that is declared a `constraint` would hold tuples. `detail` has the first of
+    them.
+    """
 
     code = "constraint_violated"
 
@@ -303,7 +305,7 @@ class StorageUnavailableError(ZedlogError):
 
 
 class EngineUnavailableError(ZedlogError):
-    """No engine process serves this database now; the log keeps what was acknowledged."""
+    """No engine process serves this database now; the log keeps every acknowledged transaction."""
 
     code = "engine_unavailable"
 
@@ -317,7 +319,7 @@ class SparkUnavailableError(ZedlogError):
 class SparkStateLostError(SparkUnavailableError):
     """Executors, or the whole Spark session, took state with them that nothing else holds; nothing was applied.
 
-    The engine process derives the state anew from the snapshot by itself, and goes on.
+    The engine process then derives the state again from the snapshot, without help, and continues.
     """
 
     code = "spark_state_lost"
@@ -342,7 +344,7 @@ class SourceUnreadableError(ZedlogError):
 
 
 class HeaderMismatchError(ZedlogError):
-    """The columns that a file names are not those that are wanted. `detail` has both."""
+    """The columns that a file names are not the expected ones. `detail` has both."""
 
     code = "header_mismatch"
 
@@ -378,19 +380,19 @@ class UnknownJobError(ZedlogError):
 
 
 class JobNotCancellableError(ZedlogError):
-    """The job has ended, or its transaction is in the log already, where it stays."""
+    """The job has ended, or its transaction is already in the log and stays there."""
 
     code = "job_not_cancellable"
 
 
 class JobCancelledError(ZedlogError):
-    """The job was cancelled; it left nothing."""
+    """The job was cancelled; it left nothing behind."""
 
     code = "job_cancelled"
 
 
 class JobAbandonedError(ZedlogError):
-    """The engine ended several times while it ran the job, so the job is not tried again. It left nothing."""
+    """The engine ended several times while it ran the job, so the job is not tried again. It left nothing behind."""
 
     code = "job_abandoned"
 

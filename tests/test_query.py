@@ -130,7 +130,7 @@ def test_it_reads_the_newest_epoch_and_facts_that_are_derived_too(graph: Reasone
         ("edge(x, y), z > 1", e.UnsafeRuleError, "the variable z in a condition", (1, 13)),
         ("edge(x, _), !blocked(y)", e.UnsafeRuleError, "the variable y in a negated atom", (1, 22)),
         ("edge(x, y), n = m + 1", e.UnsafeRuleError, "the variable n in a condition", (1, 13)),
-        ("blocked(x); cost(x, n)", e.UnsafeRuleError, "n is not in all alternatives", (1, 21)),
+        ("blocked(x); cost(x, n)", e.UnsafeRuleError, "n does not occur in every alternative", (1, 21)),
         ("q(z) :- edge(x, y)", e.UnsafeRuleError, "the variable z in the head", (1, 3)),
         ("q(_) :- edge(x, y)", e.UnsafeRuleError, "'_' cannot be used in the head", (1, 3)),
         (

@@ -1,9 +1,10 @@
-"""Batch files: the facts of a bulk import, durable, beside the log entry that names them.
+"""Batch files: the facts of a bulk import, kept durably next to the log entry that names them.
 
 In: Parquet files of natural typed columns (`c0 .. c(n-1)`: string, int64, double or bool) and a `weight` for each row,
-below one batch directory. Out: `TypedFacts` (engine/data/facts.py). Always: a file is on the disk, whole, before
-the log names it with its SHA-256; it never changes; and one that is missing or has another digest is refused, so a
-replay applies exactly what was acknowledged. Codes are not in the files, because only the engine hands out symbols.
+below one batch directory. Out: `TypedFacts` (engine/data/facts.py). Always: a file is completely on the disk before the
+log names it with its SHA-256; it never changes; and a file that is missing or has another digest is refused, so a
+replay applies exactly what was acknowledged. Codes are not in the files, because only the engine assigns the codes of
+symbols.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class BatchStore:
         """Make finished Parquet files durable below the folder `name`, and name them.
 
         Raises:
-            BulkStorageError: the disk does not take them.
+            BulkStorageError: the files cannot be written to the disk.
         """
         kept: list[BatchFile] = []
         folder = self.root / name
@@ -93,7 +94,7 @@ class BatchStore:
         return replace(transaction, batches=(), facts=(*transaction.facts, *read))
 
     def read(self, batch: FactFiles) -> FactChange | None:
-        """The facts of a batch; None where it has none.
+        """The facts of a batch; None if it has none.
 
         Raises:
             BatchUnreadableError: see `load`.
@@ -128,7 +129,7 @@ class BatchStore:
         digest = hashlib.sha256(data).hexdigest()
         if digest != file.sha256:
             raise BatchUnreadableError(
-                f"the batch file {path} is not the one that was imported: its SHA-256 is {digest}",
+                f"the batch file {path} has changed since it was imported: its SHA-256 is now {digest}",
                 file=str(path),
                 expected=file.sha256,
                 got=digest,
@@ -144,7 +145,7 @@ class BatchStore:
 
 
 def synced(path: Path) -> tuple[str, int]:
-    """Bring a file to the disk; its SHA-256 and size."""
+    """Make sure that a file is on the disk; returns its SHA-256 and size."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())
@@ -152,7 +153,7 @@ def synced(path: Path) -> tuple[str, int]:
 
 
 def sync_folder(path: Path) -> None:
-    """Bring the names in a folder to the disk."""
+    """Make sure that the names in a folder are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -161,5 +162,5 @@ def sync_folder(path: Path) -> None:
 
 
 def unwritable(path: Path, error: OSError) -> BulkStorageError:
-    """What a user is told of a directory that cannot be written."""
+    """The error for a user when a directory cannot be written."""
     return BulkStorageError(f"cannot write to {path}: {error.strerror or error}", path=str(path))

@@ -1,11 +1,12 @@
-"""An export: tuples of one pinned epoch, through Spark, into files.
+"""An export: writes tuples of one pinned epoch to files, through Spark.
 
 In: a request, a pinned snapshot, a session. Out: a file or a folder of files, and counts. Always: what appears under
 the target's name is whole and of one epoch; it appears in one step; and what was there before stays unless the request
 says `overwrite`. Importing an export again gives the same tuples with the same types, for every type and format: a
-delimited file says its types in the header, unless the request wants names alone. N-Triples holds the triples that RDF
-knows. The rules of RDFS and OWL also derive generalised ones, such as a literal with a type; they are left out and
-counted, or refused where the request is strict. What is not made of terms is always refused.
+delimited file gives its types in the header, unless the request asks for names only. N-Triples can hold only the
+triples of RDF. The rules of RDFS and OWL also derive generalised triples, such as one whose subject is a literal; these
+are left out and counted, or refused if the request is strict. Triples of symbols that are not RDF terms are always
+refused.
 
 The blocks of the snapshot become Arrow columns, with each distinct string decoded once, and Spark writes them. The
 tuples are in the engine's memory while that lasts.
@@ -59,7 +60,7 @@ class Exported:
 async def tuples_of(
     request: ExportRequest, snapshot: Snapshot, cancelled: Callable[[], bool]
 ) -> tuple[pa.Table, list[Column]]:
-    """The tuples that are asked for, as columns `c0 ..`, and what the columns are called; with `weights` a last one.
+    """The requested tuples, as columns `c0 ..`, and the names of the columns; `weights` adds a last column.
 
     Raises:
         UnknownRelationError, ProgramError: there is no such relation, or the query is wrong.
@@ -82,7 +83,7 @@ async def tuples_of(
     if request.weights:
         if any(c.name == WEIGHT for c in columns):
             raise InvalidRequestError(
-                f"{request.relation} has a column called {WEIGHT} already, so weights cannot be exported too",
+                f"{request.relation} already has a column called {WEIGHT}, so weights cannot be exported with it",
                 field="weights",
             )
         table = table.append_column(column(len(columns)), pa.array(np.ascontiguousarray(found.asserted)))
@@ -91,7 +92,7 @@ async def tuples_of(
 
 
 def arrow_of(codes: Codes, columns: Sequence[Column], symbols: SymbolTable) -> pa.Table:
-    """int64[n, arity] as columns `c0 ..` of natural types.
+    """Converts int64[n, arity] to columns `c0 ..` of natural types.
 
     Raises:
         InvalidRequestError: there are no columns: a file of rows cannot say whether the tuple () is there.
@@ -120,7 +121,7 @@ def check_target(target: Path | str, request: ExportRequest) -> None:
     """Refuse to write over what is there.
 
     Raises:
-        TargetExistsError: there is something, and `overwrite` is not set, or it is no earlier export.
+        TargetExistsError: something is there, and `overwrite` is not set, or it is not an earlier export.
     """
     if isinstance(target, str) or not target.exists():
         return
@@ -131,7 +132,8 @@ def check_target(target: Path | str, request: ExportRequest) -> None:
     parts = target.is_dir() and all(p.name.startswith("part-") and p.is_file() for p in target.iterdir())
     if target.is_dir() and (request.one_file or not parts):
         raise TargetExistsError(
-            f"{request.path} is a folder that holds other things than an earlier export, so it is not replaced",
+            f"{request.path} is a folder that holds other files than those of an earlier export, so it is not "
+            "replaced; choose another path",
             path=request.path,
         )
     if not target.is_dir() and not request.one_file:
@@ -203,8 +205,8 @@ def _write(frame: DataFrame, columns: Sequence[Column], request: ExportRequest, 
 
 
 def _plain_triples(frame: DataFrame, columns: Sequence[Column], request: ExportRequest) -> DataFrame:
-    """The triples that N-Triples can hold. What is not made of three terms ends the query; so does, where the request
-    is strict, what has a term in a place that RDF does not allow.
+    """The triples that N-Triples can hold. A triple with a symbol that is not a term makes the query fail; if the
+    request is strict, so does a triple with a term in a position that RDF does not allow.
 
     Raises:
         TypeMismatchError: the columns are not three symbols.

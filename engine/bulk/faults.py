@@ -46,7 +46,7 @@ _DAMAGED = (
 
 
 def explained(error: Exception, sources: Sequence[Source] = ()) -> ZedlogError:
-    """What the failure of a Spark query means. sources: the files that it read."""
+    """The meaning of a Spark query's failure, as an error. sources: the files that it read."""
     text = str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
     if any(word in text for word in _NO_SPACE):
@@ -75,11 +75,11 @@ def explained(error: Exception, sources: Sequence[Source] = ()) -> ZedlogError:
 
 
 def is_sparks(error: Exception) -> bool:
-    """Whether Spark raised it, or the bridge to its JVM."""
+    """Whether Spark, or the bridge to its JVM, raised the error."""
     return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
 
 
 def _line(lines: Sequence[str], words: Sequence[str]) -> str:
-    """The line that says it, without a stack trace."""
+    """The line that matches, without a stack trace."""
     found = next((line for line in lines if any(word in line for word in words)), lines[0])
     return found[:500]

@@ -1,13 +1,13 @@
-"""An import's work in Spark: files to batch files, and to a report of what could not be read.
+"""An import's work in Spark: turns files into batch files, and reports the rows that could not be read.
 
 In: a request, the schemas of the database, a session. Out: an `Imported`: for each relation a `FactFiles` of durable
-Parquet files with typed columns and weights, the declarations of new relations, counts, and the bad rows. Always:
-equal rows are one row whose weight is the sum, every row of the files is either in a batch or among the bad ones, and
-when this raises, the folder of the import holds nothing that anybody names.
+Parquet files with typed columns and weights, the declarations of new relations, counts, and the bad rows. Always: equal
+rows become one row whose weight is the sum; every row of the files is either in a batch or among the bad rows; and when
+this raises, nothing refers to the files in the import's folder.
 
 One Spark query for each relation reads, parses, types, sums up and writes, and the bad rows travel with the good ones
-through the same exchange, so that nothing is read twice where all is well. Types that nobody has said, bad rows, and
-rows that take a second look (in N-Triples: lines with escapes) cost further passes.
+through the same exchange, so that nothing is read twice in the normal case. Types that have to be inferred, bad rows,
+and rows that need a second look (in N-Triples: lines with escapes) cost further passes.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from engine.language.parser import parse_declarations
 from engine.language.schema import ColumnType, Schema
 
 ROWS = "rows"
-"""The column of a batch file that says how many rows of the files a tuple stands for."""
+"""The column of a batch file with the number of rows of the files that a tuple stands for."""
 _MARKS = "marks"
 _SMALL_WEIGHT = 1 << 31
-"""So many rows of such a weight as to leave 64 bits are not in any files."""
+"""No files have so many rows that their weights would not fit into 64 bits."""
 _BAD_WEIGHT = f"the weight is not an integer between {-MAX_WEIGHT} and {MAX_WEIGHT}"
 Step = Callable[[str], None]
 
@@ -78,7 +78,7 @@ class Imported:
     rejected: Rejected = field(default_factory=Rejected)
 
     def transaction(self, request: ImportRequest) -> Transaction:
-        """What the log is to hold."""
+        """The transaction for the log."""
         return Transaction(
             declarations="\n".join(self.declarations),
             mode="set" if request.mode == "set" else "zset",
@@ -137,7 +137,7 @@ class Importer:
         """Import one relation's files into `result`; returns how many rows are bad."""
         if request.format == FACTS and schema is None:
             raise UnknownRelationError(
-                f"{sources[0].name} holds facts of {relation}, but there is no such relation; declare it first",
+                f"{sources[0].name} holds facts of {relation}, but there is no relation of this name; declare it first",
                 relation=relation,
             )
         if schema is not None and schema.arity == 0:
@@ -175,7 +175,7 @@ class Importer:
     def _types(
         self, relation: str, rows: RawRows, request: ImportRequest, schema: Schema | None
     ) -> tuple[ColumnType, ...]:
-        """The relation's, those of the request, those of the format; else what all rows agree to."""
+        """The types of the relation, of the request or of the format; otherwise the types that all rows agree on."""
         known: list[ColumnType | None] = [None] * rows.width
         if schema is not None:
             known = [c.type for c in schema.columns]
@@ -219,7 +219,7 @@ class Importer:
         names: Sequence[str],
         request: ImportRequest,
     ) -> DataFrame:
-        """What was written to `first`, with a second look at the rows that have a reason."""
+        """The rows written to `first`, with a second look at those that have a reason."""
         assert rows.again is not None, "there is a second look"
         written = self._session.read.parquet(f"file://{first}")
         good, open_ = written.filter(F.col(REASON).isNull()), written.filter(F.col(REASON).isNotNull())
@@ -346,8 +346,9 @@ def _weight(rows: RawRows, request: ImportRequest) -> Column:
 
 
 def _total(request: ImportRequest, width: int) -> Column:
-    """In the mode `set` a tuple counts once, however often it stands in the files. Weights of both signs are added up
-    exactly, so that their order does not decide whether the sum leaves 64 bits."""
+    """In the mode `set` a tuple counts once, however often it occurs in the files. Weights of both signs are added up
+    exactly, so that their order does not decide whether the sum fits into 64 bits.
+    """
     if request.mode == "set":
         return F.max(WEIGHT) if request.weight > 0 else F.min(WEIGHT)
     if request.weight_column is None and abs(request.weight) < _SMALL_WEIGHT:
@@ -362,8 +363,10 @@ def _total(request: ImportRequest, width: int) -> Column:
 def _agreed(
     rows: RawRows, known: Sequence[ColumnType | None], request: ImportRequest
 ) -> list[ColumnType | None]:
-    """The narrowest type that every row of a column is written as: bool, number, float, else symbol. A row that is
-    written as a number but does not fit is a bad row then, and no reason to take another type for all."""
+    """The narrowest type in whose form every row of a column is written: bool, number, float, or otherwise symbol. A
+    row that is written as a number but does not fit into 64 bits is then a bad row, not a reason to choose another
+    type.
+    """
     tests: list[Column] = []
     for i, kind in enumerate(known):
         if kind is None:
@@ -379,7 +382,7 @@ def _agreed(
 
 
 def _bad(files: Sequence[Path]) -> int:
-    """How many rows of written files are bad; the files' own statistics say it."""
+    """The number of bad rows in written files, taken from the files' own statistics."""
     return sum(_bad_in(file) for file in files)
 
 
@@ -396,7 +399,7 @@ def _bad_in(file: Path) -> int:
 
 
 def _declaration(relation: str, names: Sequence[str] | None, types: Sequence[ColumnType]) -> str:
-    """`.decl` for a new relation, with the files' names where they can be names of columns."""
+    """`.decl` for a new relation, with the files' column names if these can be names of columns."""
     cleaned = [re.sub(r"[^A-Za-z0-9_]", "_", name) for name in names or ()]
     if len(set(cleaned)) != len(types):
         cleaned = columns(len(types))
@@ -417,7 +420,7 @@ def _bad_rows(result: Imported) -> BadRowsError:
     place = f"line {first['line']}" if "line" in first else f"row {first['row']}"
     number = "1 row" if rejected.number == 1 else f"{rejected.number:,} rows"
     return BadRowsError(
-        f"{number} of {result.rows:,} cannot be imported; the first: {first['file']}, {place}: {first['reason']}",
+        f"{number} of {result.rows:,} cannot be imported; the first is in {first['file']}, {place}: {first['reason']}",
         rejected=rejected.number,
         rows=result.rows,
         samples=rejected.samples,

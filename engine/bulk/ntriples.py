@@ -1,14 +1,14 @@
 """N-Triples in Spark: lines to terms, in native expressions only.
 
-In: a column of lines. Out: subject, predicate and object as symbols, or null where the line is no triple. Always: the
+In: a column of lines. Out: subject, predicate and object as symbols, or null if the line is not a triple. Always: the
 terms are written as `zedlog owl` writes them (engine/ontology/triples.py): escapes are resolved where N-Triples has
 another way to write the character, `"x"^^xsd:string` is `"x"`, language tags are in lower case. So equal terms are
 equal symbols, whoever wrote them.
 
 The grammar is that of RDF 1.1 N-Triples, section 7 (https://www.w3.org/TR/n-triples/), with relative IRIs and the
 characters in IRIs that published data sets have. One regular expression a line decides and cuts; character classes of
-single characters and possessive loops make it about two microseconds. A line with an escape or a control character is
-not plain, and pays for more: its terms are taken to pieces (`cut`, `normalised`).
+single characters and possessive loops make it take about two microseconds. A line with an escape or a control character
+is not plain, and costs more: its terms are taken apart (`cut`, `normalised`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _PLAIN_LINE: Final = _line(_PLAIN_TEXT, _PLAIN_IRI)
 TERM: Final = rf"^(?:{_IRI}|{_BLANK}|{_LITERAL})\z"
 NODE: Final = rf"^(?:{_IRI}|{_BLANK})\z"
 IRI: Final = rf"^{_IRI}\z"
-"""What may stand as an object, a subject and a predicate."""
+"""The terms that may be an object, a subject and a predicate."""
 
 _BLANK_LINE = r"^[ \t]*+(?:#|\z)"
 _XSD_STRING = "^^<http://www.w3.org/2001/XMLSchema#string>"
@@ -91,7 +91,9 @@ def plain_terms(marked: str) -> str:
 
 
 def cut(line: Column) -> Column:
-    """array(subject, predicate, object) as they stand in the line; of another size where it is no triple."""
+    """array(subject, predicate, object) as they are written in the line; of another size if the line is not a
+    triple.
+    """
     marked = F.regexp_replace(line, _LINE, _MARK + "$1\t$2\t$3")
     # The first two terms hold no tab, so what is left is the object, whatever is in it.
     return F.when(
@@ -106,8 +108,9 @@ def normalised(parts: Column) -> Column:
 
 
 def terms(parts: Column) -> list[Column]:
-    """Subject, predicate and object of the array that `plain_terms` or `normalised` gives; null where the line was no
-    triple."""
+    """Subject, predicate and object of the array that `plain_terms` or `normalised` gives; null if the line was not a
+    triple.
+    """
     subject, predicate, object_ = (F.get(parts, F.lit(i)) for i in range(3))
     # Most objects end in > or a quote, and are what they should be.
     short = object_.endswith('"') | ~object_.startswith('"')

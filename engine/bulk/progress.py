@@ -1,4 +1,4 @@
-"""How far a job is, told to Redis; and the watch that stops its Spark queries.
+"""Reports to Redis how far a job is, and stops its Spark queries when the job is to stop.
 
 In: the names of stages as they begin. Out: the job's `stages`, each with a fraction and seconds. Always: a job that is
 to stop, or that another engine has taken over, notices it within `_LOOK_SECONDS` while Spark works, and at once when
@@ -32,7 +32,7 @@ class Progress:
         self._began = time.monotonic()
 
     def stage(self, name: str, result: dict[str, Any] | None = None) -> None:
-        """The stage before has ended, this one begins. result: what is known of the job's result by now.
+        """The previous stage has ended, and this one begins. result: the part of the job's result that is known by now.
 
         Raises:
             JobCancelledError, LostJobError: the job is to stop.
@@ -47,7 +47,7 @@ class Progress:
             self._queue.update(self._job.id, stages=self.shown(), **fields)
 
     def look(self, fraction: float | None) -> None:
-        """Note how far the stage is, and hear whether the job is to stop.
+        """Report how far the stage is, and learn whether the job is to stop.
 
         Raises:
             JobCancelledError, LostJobError, StorageUnavailableError.
@@ -79,7 +79,7 @@ class Progress:
 
 
 class Watch:
-    """While it is entered: a thread that reports Spark's progress, and interrupts the queries of a job that is to stop.
+    """A context with a thread that reports Spark's progress, and interrupts the queries of a job that is to stop.
 
     The queries are those of the thread that entered it.
     """
@@ -111,7 +111,7 @@ class Watch:
             self._session.interruptTag(self._tag)
 
     def check(self) -> None:
-        """Raise why the queries were interrupted, if they were."""
+        """Raise the reason why the queries were interrupted, if they were."""
         if self._stop is not None:
             raise self._stop
 

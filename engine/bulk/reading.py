@@ -1,7 +1,7 @@
-"""Files to rows of text in Spark, one reader for each format.
+"""Turns files into rows of text in Spark, with one reader for each format.
 
-In: a session, files, and what the request says of them. Out: `RawRows`, a lazy DataFrame with a column `f0 ..` for each
-field, and beside them what is needed to say where a bad row stands:
+In: a session, files, and the request's settings for them. Out: `RawRows`, a lazy DataFrame with a column `f0 ..` for
+each field, and further columns that locate a bad row:
 
     raw       string  the row as it stands in the file
     reason    string  why it is no row; null where it is one
@@ -9,9 +9,9 @@ field, and beside them what is needed to say where a bad row stands:
     block     long    where the part of the file begins that one task reads
     place     long    grows by one from row to row of a part
 
-Always: every row of a file is in the frame, also what cannot be read; only what the format passes over is not (blank
-lines and comments of N-Triples, blank lines of CSV and JSON lines, header lines). Nothing is read yet, but for the
-first line where the number or the names of the columns have to be known.
+Always: every row of a file is in the frame, also a row that cannot be read; only the lines that the format ignores are
+not (blank lines and comments of N-Triples, blank lines of CSV and JSON lines, header lines). Nothing is read yet,
+except for the first line if the number or the names of the columns have to be known.
 """
 
 from __future__ import annotations
@@ -54,11 +54,12 @@ _WHOLE_DECIMAL: Final = re.compile(r"decimal\([0-9]+,0\)")
 
 @dataclass(frozen=True, slots=True)
 class RawRows:
-    """See the module. names: of the fields where the files say them. types: of the fields where the format says them;
-    then they are typed already, and null is no value. said: of the fields where a header says them, which are texts all
-    the same. lines: whether PLACE counts lines, of which blank ones too.
-    again: the second look at rows with a reason, from RAW, FILE, BLOCK and PLACE to a frame like this one; it is for
-    what is rare and slow, and would slow all rows down if it stood in the query that reads them."""
+    """See the module. names: of the fields, if the files give them. types: of the fields, if the format gives them;
+    then the fields are typed already, and null is a missing value. said: the types that a header gives; the fields are
+    nevertheless texts. lines: whether PLACE counts lines, including blank ones. again: the second look at rows with a
+    reason, from RAW, FILE, BLOCK and PLACE to a frame like this one; it is for work that is rare and slow, and that
+    would slow all rows down if the query that reads them did it.
+    """
 
     frame: DataFrame
     width: int
@@ -81,7 +82,7 @@ def read(
     schema: the relation's, or None where it is new.
 
     Raises:
-        HeaderMismatchError: a file's columns are not those that are wanted.
+        HeaderMismatchError: a file's columns are not the expected ones.
     """
     wanted = None if schema is None else [column.name for column in schema.columns]
     if request.format == NTRIPLES:
@@ -135,12 +136,16 @@ def _ntriples_again(lines: DataFrame) -> DataFrame:
     normal = cut.select("*", ntriples.normalised(F.col("cut")).alias(_TERMS))
     subject, predicate, object_ = ntriples.terms(F.col(_TERMS))
     whole = subject.isNotNull() & predicate.isNotNull() & object_.isNotNull()
-    reason = F.when(~F.is_valid_utf8(line), F.lit("not UTF-8")).when(~whole, F.lit("no triple of N-Triples"))
+    reason = F.when(~F.is_valid_utf8(line), F.lit("not UTF-8")).when(
+        ~whole, F.lit("not a triple of N-Triples")
+    )
     return _shaped(normal, [subject, predicate, object_], line, reason, None)
 
 
 def _facts(session: SparkSession, files: Sequence[str], arity: int) -> RawRows:
-    """Souffle's: fields between tabs, nothing quoted; a carriage return before the line feed is no part of the line."""
+    """Souffle's format: fields between tabs, without quotes; a carriage return before the line feed does not belong to
+    the line.
+    """
     line = F.regexp_replace(_VALUE, r"\r\z", "")
     fields = F.split(line, "\t", -1)
     split = text_lines(session, files, FACTS).withColumn("fields", fields)
@@ -157,8 +162,8 @@ def _delimited(
 ) -> RawRows:
     """CSV and TSV with the quotes of RFC 4180.
 
-    Read as Latin-1, in which every byte is a character, and turned into UTF-8 afterwards: read as UTF-8, Spark would
-    put a replacement character for what is none, and nobody would be told.
+    Files are read as Latin-1, in which every byte is a character, and turned into UTF-8 afterwards: reading them as
+    UTF-8, Spark would silently put replacement characters for invalid bytes.
     """
     options: dict[str, Any] = {
         "sep": request.separator,
@@ -233,7 +238,7 @@ def _places(
     """
     named = request.header or request.format in (JSONL, PARQUET)
     if len(set(in_file)) != len(in_file):
-        raise HeaderMismatchError("a column name stands twice in the header", columns=list(in_file))
+        raise HeaderMismatchError("a column name occurs twice in the header", columns=list(in_file))
 
     def place(column: str | int) -> int:
         if isinstance(column, int):
@@ -260,7 +265,7 @@ def _places(
     if len(names) != len(wanted) or (named and not nameless):
         raise HeaderMismatchError(
             f"the files have {_listed(names, named)}, but the relation has {_listed(wanted, True)}; "
-            "'columns' says which goes where",
+            "give 'columns' to say which field goes into which column",
             columns=names if named else len(names),
             wanted=list(wanted),
         )
@@ -286,7 +291,7 @@ def _json(
         names = _fields_of(parsed, request) or arrow_columns(len(request.types))
     if not names and parsed.limit(1).count():
         raise InvalidRequestError(
-            "the rows are no objects, so nothing says how many columns there are; give 'types'", field="types"
+            "the rows are not objects, so the number of columns is unknown; give 'types'", field="types"
         )
     weight = None if request.weight_column is None else str(request.weight_column)
     every = [*names, *([weight] if weight is not None else [])]
@@ -315,7 +320,7 @@ def _json(
             F.when(
                 ~is_array & (F.size(strange) > 0),
                 F.concat(
-                    F.lit("the field "), F.get(strange, F.lit(0)), F.lit(" is no column of the relation")
+                    F.lit("the field "), F.get(strange, F.lit(0)), F.lit(" is not a column of the relation")
                 ),
             ),
         )
@@ -343,8 +348,9 @@ def _fields_of(parsed: DataFrame, request: ImportRequest) -> list[str]:
 
 
 def variant_as(value: Column, kind: ColumnType) -> Column:
-    """A field of JSON as a value of a type; null where it is of another. An integer may stand for the float that it is
-    equal to."""
+    """A field of JSON as a value of a type; null if it is of another type. An integer may stand for the float that is
+    equal to it.
+    """
     shape = F.schema_of_variant(value)
     if kind is ColumnType.SYMBOL:
         return F.when(shape == "STRING", F.try_variant_get(value, "$", "string"))
@@ -357,7 +363,7 @@ def variant_as(value: Column, kind: ColumnType) -> Column:
 
 
 def variant_looks_like(value: Column, kind: ColumnType) -> Column:
-    """Whether a field whose type nobody has said is written as a value of `kind`, also where it does not fit."""
+    """Whether a field of unknown type is written in the form of a value of `kind`, even if it is out of range."""
     shape = F.schema_of_variant(value)
     if kind is ColumnType.FLOAT:
         return (shape == "BIGINT") | _is_fraction(shape)
@@ -370,8 +376,9 @@ def _is_fraction(shape: Column) -> Column:
 
 
 def _too_long(line: Column, value: Column, is_array: Column, position: int, name: str) -> Column:
-    """Why a field is a value of no type, if it is an integer of more than 64 bits. As a variant it is a decimal or a
-    float, which keeps nothing of how it was written; so what is so large is looked up in the line once more."""
+    """Why a field is not a value of any type, if it is an integer of more than 64 bits. As a variant it is a decimal or
+    a float, which does not keep the way it was written; so such a large number is looked up in the line once more.
+    """
     member = f".{name}" if not set(name) & set(".[") else f"['{name}']"
     text = F.when(is_array, F.get_json_object(line, f"$[{position}]")).otherwise(
         F.get_json_object(line, f"${member}")
@@ -438,10 +445,10 @@ def _natural(kind: str) -> ColumnType | None:
 
 
 def _parquet_type(name: str, kind: str, asked: ColumnType | None, held: ColumnType | None) -> ColumnType:
-    """The type that a column of Parquet's is read as. asked: by the request; held: by the relation.
+    """The type as which a Parquet column is read. asked: the type in the request. held: the type of the relation.
 
     Raises:
-        TypeMismatchError: it cannot be read so.
+        TypeMismatchError: it cannot be read as that type.
     """
     natural, decimal = _natural(kind), kind.startswith("decimal")
     as_text = decimal or natural is ColumnType.NUMBER
@@ -449,8 +456,8 @@ def _parquet_type(name: str, kind: str, asked: ColumnType | None, held: ColumnTy
         return ColumnType.SYMBOL
     if natural is None and decimal:
         raise TypeMismatchError(
-            f"the column {name} of the files is of the type {kind}, and a float would round it; 'types' with symbol "
-            "keeps its digits",
+            f"the column {name} of the files is of the type {kind}, which a float would round; give it the type symbol "
+            "in 'types' to keep its digits",
             column_name=name,
         )
     if natural is None:
@@ -479,10 +486,10 @@ def _parquet_value(column: Column, kind: str, found: ColumnType) -> Column:
 
 
 def as_type(value: Column, kind: ColumnType, format_: str) -> Column:
-    """A field as a value, or null where it is none."""
+    """A field as a value, or null if it is not a value."""
     return variant_as(value, kind) if format_ == JSONL else converted(value, kind)
 
 
 def may_be(value: Column, kind: ColumnType, format_: str) -> Column:
-    """Whether a field whose type nobody has said is written as a value of `kind`, also where it does not fit."""
+    """Whether a field of unknown type is written in the form of a value of `kind`, even if it is out of range."""
     return variant_looks_like(value, kind) if format_ == JSONL else looks_like(value, kind)

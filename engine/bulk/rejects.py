@@ -1,9 +1,9 @@
 """The rows that an import could not use: counted, the first ones shown, all of them in a file.
 
 In: the written rows of one relation, good and bad. Out: one JSON object a line: `file`, `line` (for formats of lines)
-or `row` (from 1, header lines not counted), `reason`, `text`. Always: sorted by file and place. What Spark says of a
-row is the part of the file that a task read and the row's place in it; how many rows stand before the part is counted
-in a second pass, which only an import with bad rows pays for.
+or `row` (from 1, header lines not counted), `reason`, `text`. Always: sorted by file and place. Spark knows only the
+part of the file that a task read and the row's place in that part; the number of rows before the part is counted in a
+second pass, which only an import with bad rows needs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TEXT = 300
 
 @dataclass(slots=True)
 class Rejected:
-    """number: of bad rows. samples: the first ones. file: where all of them are, None where there are none."""
+    """number: of bad rows. samples: the first ones. file: the file with all of them; None if there are none."""
 
     number: int = 0
     samples: list[dict[str, Any]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a client asks of a bulk job, checked: an `ImportRequest` or an `ExportRequest`.
+"""A client's request for a bulk job, checked: an `ImportRequest` or an `ExportRequest`.
 
 In: fields of the right types, which the service reads from JSON (service/bulk_models.py). Out: frozen data, and to JSON
 and back (`as_json`), the form in which a job keeps it. Always: a field that would have no effect with the format is an
@@ -32,22 +32,23 @@ _SUFFIXES: Final = {
 }
 PACKED: Final = (".gz", ".bz2")
 FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
-"""What an uploaded file may be called."""
+"""The names that an uploaded file may have."""
 _UPLOAD = re.compile(rf"[0-9a-f]{{64}}/{FILE_NAME.pattern}", re.ASCII)
 FAIL, SKIP = "fail", "skip"
 TRIPLE: Final = "triple"
-"""The relation of triples where none is named: that of programs/rdfs.dl and of `zedlog owl`."""
+"""The default relation of triples: that of programs/rdfs.dl and of `zedlog owl`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
     """Files into facts.
 
-    paths: below the import root, absolute, or with a scheme. relation: None means `triple` for N-Triples, the files'
-    names for Souffle's. columns: the fields of a file (names, or numbers from 1) in the order of the relation's
-    columns; empty: all of them. types: of the columns, where the relation does not say. weight: of each row;
-    weight_column: the field that has it instead. on_error: `fail` or `skip` rows that cannot be read. multiline:
-    whether a quoted field may hold line breaks. uploaded: the paths are files that the service has received.
+    paths: below the import root, absolute, or with a scheme. relation: None means `triple` for N-Triples, and the
+    files' names for Souffle's format. columns: the fields of a file (names, or numbers from 1) in the order of the
+    relation's columns; empty: all of them. types: of the columns, if the relation does not give them. weight: of each
+    row; weight_column: the field that has the weight instead. on_error: `fail` because of rows that cannot be read, or
+    `skip` them. multiline: whether a quoted field may hold line breaks. uploaded: the paths are files that the service
+    has received.
     """
 
     paths: tuple[str, ...]
@@ -75,12 +76,12 @@ class ImportRequest:
 
     @classmethod
     def restore(cls, body: Mapping[str, Any]) -> ImportRequest:
-        """The inverse of `as_json`; what is left out has its usual value."""
+        """The inverse of `as_json`; a missing field has its default."""
         lists = {name: tuple(body.get(name, ())) for name in ("paths", "columns")}
         return cls(**{**body, **lists, "types": tuple(map(ColumnType, body.get("types", ())))})
 
     def __post_init__(self) -> None:
-        """Look at what the fields say together, and at names.
+        """Check names, and that the fields agree with one another.
 
         Raises:
             InvalidRequestError, InvalidWeightError: fields contradict each other, or one has no effect.
@@ -117,7 +118,7 @@ class ImportRequest:
             )
         if self.relation is not None and self.format == FACTS:
             raise InvalidRequestError(
-                'a file r.facts goes into the relation r, so "relation" cannot be given for it',
+                'a file named r.facts goes into the relation r, so "relation" cannot be given for it',
                 field="relation",
             )
         if self.weight_column is not None and (self.mode == "set" or self.weight != 1):
@@ -152,7 +153,7 @@ class ExportRequest:
     path: below the export root, absolute, or with a scheme `file:`; a name with the format's suffix is one file, any
     other a directory of several. epoch: None is the newest. weights: facts only, each with its weight in a last column.
     header: a first line of column names. types: whether it says the columns' types (headers.py), so that an import
-    brings them back. strict: refuse generalised triples, which N-Triples cannot hold, and not only leave them out.
+    brings them back. strict: refuse generalised triples, which N-Triples cannot hold, instead of leaving them out.
     """
 
     path: str
@@ -176,7 +177,7 @@ class ExportRequest:
         return self.path.lower().endswith(suffixes(self.format))
 
     def __post_init__(self) -> None:
-        """Look at what the fields say together, and at names.
+        """Check names, and that the fields agree with one another.
 
         Raises:
             InvalidRequestError: fields contradict each other, or one has no effect.
@@ -210,15 +211,15 @@ class ExportRequest:
 
 
 def suffixes(format_: str) -> tuple[str, ...]:
-    """How names of files of a format end."""
+    """The endings of the names of files of a format."""
     return tuple(suffix for suffix, known in _SUFFIXES.items() if known == format_)
 
 
 def guess_format(paths: Sequence[str], formats: Sequence[str] = IMPORT_FORMATS) -> str:
-    """The format that the first path's name tells. formats: those that the error offers.
+    """The format that follows from the first path's name. formats: those that the error lists.
 
     Raises:
-        InvalidRequestError: it tells none.
+        InvalidRequestError: the name does not have the ending of any format.
     """
     name = paths[0].lower()
     for packed in PACKED:
@@ -227,20 +228,21 @@ def guess_format(paths: Sequence[str], formats: Sequence[str] = IMPORT_FORMATS) 
         if name.endswith(suffix):
             return format_
     raise InvalidRequestError(
-        f'the name {shown(paths[0])} does not tell the format; give "format": one of {", ".join(formats)}',
+        f'the name {shown(paths[0])} does not say the format; give "format", which is one of {", ".join(formats)}',
         field="format",
     )
 
 
 def check_upload(text: str) -> str:
-    """The text itself.
+    """Return the text, if it names an upload.
 
     Raises:
         InvalidRequestError: it is not the name of an upload.
     """
     if not _UPLOAD.fullmatch(text):
         raise InvalidRequestError(
-            f"{shown(text)} is not an upload; use what POST /v1/uploads answered", field="upload"
+            f'{shown(text)} is not an upload; use the "upload" that POST /v1/uploads answered with',
+            field="upload",
         )
     return text
 

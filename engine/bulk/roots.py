@@ -1,8 +1,8 @@
-"""Where bulk jobs may read and write: roots.
+"""The root directories below which bulk jobs may read and write.
 
 In: a path as a client gives it, and a root. Out: the real path, inside of the root, or an error. Always: `..` and
-symbolic links are followed before it is decided, so none of them leads out. A path with another scheme than `file:`
-is a matter of Spark's file systems and is let through only where that scheme was allowed.
+symbolic links are followed before the decision, so none of them leads out. A path with another scheme than `file:`
+belongs to one of Spark's file systems and is accepted only if that scheme is allowed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def allowed_path(path: str, root: Path | None, schemes: Collection[str], what: s
             return path
         raise PathNotAllowedError(
             f"{path}: {what}s with the scheme {scheme[1]}: are not allowed; the engine's option "
-            f"--bulk-scheme allows a scheme",
+            f"--bulk-scheme allows schemes",
             path=path,
         )
     if root is None:

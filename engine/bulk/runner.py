@@ -1,10 +1,10 @@
 """The engine's job thread: takes bulk jobs from Redis, one at a time, and does them in Spark.
 
-In: jobs. Out: a transaction in the epoch log (import) or files (export), and in the job's record how far it is and how
-it ended. Always: what a job leaves behind is whole or nothing. An import is one entry of the log that is written when
-all its batch files are on the disk, so until then a crash, a cancellation and a failure are the same: nothing happened.
-A job whose engine ended is run again from its beginning by the next engine, or, if its transaction is in the log, only
-waited for; after `_ATTEMPTS` ends it is given up.
+In: jobs. Out: a transaction in the epoch log (import) or files (export), and in the job's record its progress and its
+end. Always: a job has its whole effect or none. An import is one entry of the log, written when all its batch files are
+on the disk, so until then a crash, a cancellation and a failure have the same effect: nothing happened. If the engine
+ends during a job, the next engine runs it again from its beginning, or, if its transaction is in the log, only waits
+for the outcome; after the engine has ended `_ATTEMPTS` times, the job is given up.
 
 The thread shares the session with a Spark placement, but has settings of its own (`newSession`). Redis is asked a few
 times a second whether the job is to stop; then its Spark queries are interrupted.
@@ -56,7 +56,7 @@ _UPLOAD_SECONDS = 24 * 3600
 
 
 class _StoppedError(Exception):
-    """The engine stops; the job is for the next one."""
+    """The engine stops; the next engine runs the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +91,14 @@ class JobRunner:
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave the present job to the next engine, and end."""
+        """Stop the thread; the next engine runs the present job."""
         self._stopping.set()
         if self._watch is not None:
             self._watch.interrupt()
         if self._thread is not None:
             self._thread.join(10)
             if self._thread.is_alive():
-                logger.warning("the job thread does not end; what it still writes is refused")
+                logger.warning("the job thread does not end; anything that it still writes is refused")
             self._thread = None
 
     def close(self) -> None:
@@ -128,11 +128,11 @@ class JobRunner:
             except LostJobError:
                 logger.warning("a job was taken over by another engine")
             except Exception:
-                logger.exception("the job thread goes on after a fault of its own")
+                logger.exception("the job thread continues after an unexpected error")
                 self._stopping.wait(_RETRY_SECONDS)
 
     def _do(self, job: Job) -> None:
-        """One job, to its end."""
+        """Run one job to its end."""
         progress = Progress(self._queue, job)
         began = time.monotonic()
         self._named = False
@@ -251,7 +251,9 @@ class JobRunner:
 
     @contextmanager
     def _session(self, job: Job, progress: Progress, sources: Any) -> Iterator[Any]:
-        """A session for this job. While it is used, its queries can be interrupted, and its failures are ours."""
+        """A session for this job. While it is used, its queries can be interrupted, and its failures become errors of
+        Zedlog.
+        """
         progress.stage("spark")
         session = self._spark.another()
         watch = self._watch = Watch(session, job.id, progress)
@@ -283,7 +285,7 @@ class JobRunner:
         return asyncio.run(read())
 
     def _patiently(self, work: Callable[[], T]) -> T:
-        """The work's result, while Redis is away tried again. The work must be safe to repeat."""
+        """The work's result; while Redis is unreachable, the work is tried again. It must be safe to repeat."""
         while True:
             try:
                 return work()
@@ -292,7 +294,7 @@ class JobRunner:
                     raise _StoppedError from None
 
     def _sweep(self) -> None:
-        """Remove batch files that no entry of the log names any more, and what no job knows."""
+        """Remove batch files that no entry of the log names any more, and files that belong to no job."""
         root = self.store.root
         if not root.is_dir():
             return

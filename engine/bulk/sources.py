@@ -1,8 +1,8 @@
-"""The files of an import: from paths as the client gave them to what Spark is told to read.
+"""The files of an import: turns the paths that the client gave into the URLs that Spark reads.
 
-In: a request and where files may be read. Out: for each file or URL what Spark reads and what messages call it. Always:
-every local file is there, is a regular file, and lies inside of the root also when a symbolic link names it. A path of
-a folder stands for the files in it whose names have the format's suffix.
+In: a request and the places where files may be read. Out: for each file or URL, what Spark reads and its name in
+messages. Always: every local file exists, is a regular file, and lies inside of the root, also when a symbolic link
+names it. A path of a folder stands for the files in it whose names have the format's suffix.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def sources_of(request: ImportRequest, places: Places) -> list[Source]:
     """The files of a request, in order.
 
     Raises:
-        PathNotAllowedError: one is outside of the root, or its scheme is not allowed.
-        SourceUnreadableError: one is not there, or cannot be read; or there is none.
+        PathNotAllowedError: one is outside of the root, or its scheme is not allowed. SourceUnreadableError: one does
+        not exist or cannot be read, or there is no file at all.
     """
     root = places.uploads if request.uploaded else places.import_root
     found: list[Source] = []
@@ -103,13 +103,14 @@ def _source(path: Path, name: str, request: ImportRequest) -> Source:
         raise SourceUnreadableError(f"{name} cannot be read: permission denied", file=name)
     if any(c in _PATTERN for c in str(path)):
         raise SourceUnreadableError(
-            f"{name}: Spark takes a name with one of {_PATTERN} for a pattern; rename the file", file=name
+            f"{name}: Spark would read a name with one of the characters {_PATTERN} as a pattern; rename the file",
+            file=name,
         )
     return Source(f"file://{path}", name, path)
 
 
 def damage(source: Source) -> str | None:
-    """What is wrong with a packed file, if that is why it could not be read; costs a pass over it."""
+    """The damage of a compressed file, if that is why it could not be read; costs a pass over it."""
     if source.path is None or source.path.suffix != ".gz":
         return None
     try:
@@ -117,5 +118,5 @@ def damage(source: Source) -> str | None:
             while stream.read(1 << 20):
                 pass
     except (OSError, EOFError, zlib.error) as error:
-        return f"{source.name} is no whole gzip file: {error}"
+        return f"{source.name} is not a complete gzip file: {error}"
     return None

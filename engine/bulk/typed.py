@@ -1,7 +1,7 @@
-"""Texts to typed columns in Spark, and what is wrong with those that are none.
+"""Converts texts to typed columns in Spark, and says what is wrong with texts that are not values of their type.
 
-In: columns of text. Out: columns of string, long, double or boolean; null where the text is no value of the type.
-Always: what is a value is what engine/data/written.py says, whose patterns these are; Spark only computes it.
+In: columns of text. Out: columns of string, long, double or boolean; null if the text is not a value of the type.
+Always: engine/data/written.py defines which texts are values, and these patterns are its patterns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SQL_TYPES: Final = {
 # From the narrowest; a text that all rows agree to be of a type is of that type.
 ORDER: Final = (ColumnType.BOOL, ColumnType.NUMBER, ColumnType.FLOAT)
 TOO_HEAVY: Final = "the weights of equal rows add up to more than 64 bits"
-"""What a query says that ends for that reason; the row follows, as JSON."""
+"""The beginning of the message of a query that fails for that reason; the row follows, as JSON."""
 SHOWN: Final = 60
 """Characters of a value that a message shows."""
 
@@ -60,7 +60,7 @@ def finite(value: Column) -> Column:
 
 
 def looks_like(text: Column, kind: ColumnType) -> Column:
-    """Whether a text whose type nobody has said is written as a value of `kind`, also where it does not fit."""
+    """Whether a text of unknown type is written in the form of a value of `kind`, even if it is out of range."""
     if kind is ColumnType.NUMBER:
         return text.rlike(_PLAIN_NUMBER)
     if kind is ColumnType.FLOAT:
@@ -69,7 +69,7 @@ def looks_like(text: Column, kind: ColumnType) -> Column:
 
 
 def mismatch(name: str, position: int, kind: ColumnType, text: Column) -> Column:
-    """Why a text is no value of its column."""
+    """Why a text is not a value of its column's type."""
     where = f"column {position + 1} ({name})"
     start, shown = F.lit(f"{where} holds {kind.value}, but '"), F.left(text, F.lit(SHOWN))
     reason = F.when(text.isNull(), F.lit(f"{where} has no value"))
@@ -79,7 +79,8 @@ def mismatch(name: str, position: int, kind: ColumnType, text: Column) -> Column
         too_large = integer & ~fits
         if kind is ColumnType.FLOAT:
             reason = reason.when(
-                integer & fits, F.concat(start, shown, F.lit("' is an integer that no float equals"))
+                integer & fits,
+                F.concat(start, shown, F.lit("' is an integer that is not equal to any float")),
             )
             too_large |= text.rlike(_FLOAT) & ~integer
         reason = reason.when(too_large, F.concat(start, shown, F.lit("' does not fit into 64 bits")))

@@ -7,8 +7,8 @@ In: a program, and what an epoch would change. Out: nothing, or the error that r
 tuples that such a relation would hold. Always: after every committed epoch all constraints are empty, so only a
 relation that the epoch changed, or that becomes a constraint with it, is looked at.
 
-Each transaction is held to the constraints by itself, as if it were alone: one that breaks a constraint is refused
-also where the next one in its group would mend it (sharing.py).
+Each transaction is checked against the constraints as if it were alone: one that breaks a constraint is refused even if
+the next one in its group would repair that (sharing.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def constraints_of(program: Program) -> frozenset[str]:
 
 
 def check_constraints(before: Database, program: Program, executed: Executed) -> None:
-    """Refuse an executed epoch, which leads to `program`, after which a constraint holds a tuple. The caller rolls it
+    """Refuse an executed epoch, which leads to `program`, if a constraint holds a tuple after it. The caller rolls it
     back.
 
     Raises:

@@ -1,7 +1,7 @@
 """One database between two epochs.
 
-The writer (engine/database/writer.py) alone changes it, at the end of an epoch, all of it together; only the symbols
-grow on the way, and shrink again where an epoch is dropped. Everyone else reads it.
+Only the writer (engine/database/writer.py) changes it, all at once, at the end of an epoch; only the symbols grow
+during an epoch, and shrink again if it is dropped. Everyone else reads it.
 """
 
 from __future__ import annotations

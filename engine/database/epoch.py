@@ -30,26 +30,27 @@ _REPLACED = " (replaced)"
 
 
 def replaced(relation: str) -> str:
-    """Under which an epoch tells what a relation held whose column types it changed; no text can name it."""
+    """The key under which an epoch reports what a relation held before it changed the relation's column types. No
+    program text can contain this name.
+    """
     return relation + _REPLACED
 
 
 def changed_name(key: str) -> str:
-    """The relation whose change stands under `key`."""
+    """The relation whose change is reported under `key`."""
     return key.removesuffix(_REPLACED)
 
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
-    """One committed epoch, complete: what the publisher writes and nothing else is needed to read.
+    """One committed epoch, complete: the publisher writes it, and readers need nothing else.
 
-    `relations` are the changes; what a relation lost because the types of its columns changed stands under
-    `replaced(name)`: all that it held, with the old types. `schemas` are all relations after the epoch,
-    `changed_schemas` those of the keys of `relations` (also of one that is there no more), `rules` all rules of
-    weight > 0. `declarations` is the text of
-    all `.decl` directives in force. `symbols` are the strings interned by this epoch: the first has the code
+    `relations` are the changes; if the types of a relation's columns changed, all that it held, with the old types, is
+    under `replaced(name)`. `schemas` are all relations after the epoch, `changed_schemas` those of the keys of
+    `relations` (also of a relation that no longer exists), `rules` all rules of weight > 0. `declarations` is the text
+    of all `.decl` directives in force. `symbols` are the strings interned by this epoch: the first has the code
     `first_symbol`, the next one more, and so on. `forgotten`, ascending, are the codes of symbols that nothing used
-    before this epoch, which does not use them either: they stand for nothing any more.
+    before this epoch and that it does not use either: they no longer stand for anything.
     """
 
     epoch: int
@@ -72,7 +73,7 @@ class EpochRecord:
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
-        """How many tuples (appeared, went) by relation; those of which none did left out."""
+        """How many tuples (appeared, disappeared) by relation, without the relations in which none did."""
         counts: dict[str, tuple[int, int]] = {}
         for key, change in sorted(self.relations.items()):
             inserted, deleted = counts.get(changed_name(key), (0, 0))
@@ -81,8 +82,9 @@ class EpochRecord:
 
     @property
     def cost(self) -> dict[str, int]:
-        """Derivations: enumerated in all; of those, by updates that were dropped for a bootstrap; what the updates were
-        expected to need; what bootstraps of the strata that changed were expected to need."""
+        """Numbers of derivations: enumerated in all; of those, by updates that were given up for a bootstrap; expected
+        for the updates; expected for bootstraps of the strata that changed.
+        """
         return {
             "derivations": self.derivations,
             "abandoned": self.abandoned,
@@ -95,8 +97,8 @@ class EpochRecord:
 class EpochResult:
     """What the caller of `Reasoner.apply` gets.
 
-    `changes[r]` is the list of (tuple, +1 or -1) of relation r, sorted by nothing in particular; decoded when
-    first asked for. `counts[r]` is (inserted, deleted). A dry run has the epoch number it would have had.
+    `changes[r]` is the list of (tuple, +1 or -1) of relation r, in no particular order; decoded when first asked for.
+    `counts[r]` is (inserted, deleted). A dry run has the epoch number it would have had.
     """
 
     epoch: int

@@ -1,14 +1,15 @@
-"""Where the state is: one placement at a time holds it, and it moves to another when that is asked for or needed.
+"""Where the state is: one placement at a time holds it, and it moves to another on request or when it must.
 
 In: the placement that was chosen for the database (`auto`, `resident`, `spark`), what a transaction asks for, and the
 memory that the resident one may take. Out: `now`, the placement to work on. Always: a move belongs to an epoch. The
 placement that held the state before is kept until the epoch is committed, and has the state back if it is not; so a
 refusal and a dry run leave everything where it was.
 
-`auto` is resident while that fits into the memory budget. An epoch that outgrows it is dropped, and done on Spark
-instead. The state comes back when it is expected to take less than half of the budget, so that it does not go to and
-fro. What one transaction asked for holds for it alone; the next one that asks for nothing goes back. A move costs one
-passage of everything through Arrow. Spark's packages are imported only when Spark is needed.
+`auto` is resident while the state fits into the memory budget. An epoch that outgrows the budget is dropped, and
+evaluated on Spark instead. The state comes back when it is expected to take less than half of the budget, so that it
+does not move to and fro. A placement that a transaction asks for holds for that transaction alone; the next one that
+asks for none goes back. A move costs one passage of the whole state through Arrow. Spark's packages are imported only
+when Spark is needed.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ if TYPE_CHECKING:
     from engine.spark.session.session import SparkOptions, SparkSource
 
 BACK = 0.5
-"""Share of the memory budget below which the state comes back from Spark."""
+"""The share of the memory budget below which the state comes back from Spark."""
 BYTES_FOR_SPARKS = 4
 """Bytes that the resident placement is expected to need, with its tables and indexes, for one on Spark."""
 
 
 class Placements:
-    """See the module. threads: of the resident placement. spark: how a session is had; one that is given stays open,
-    one that is made here is started with the first epoch that needs it, and closed by `close`. spreads: whether `auto`
-    may go to Spark by itself."""
+    """See the module. threads: of the resident placement. spark: how to get a session; one that is given stays open,
+    one that is made here is started by the first epoch that needs it, and closed by `close`. spreads: whether `auto`
+    may go to Spark without being asked.
+    """
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class Placements:
         self._outgrown = self._outgrows = False
         self._refused_at: int | None = None
         self.why = ""
-        """Why the present epoch is evaluated here, in words; empty where nothing is to be said."""
+        """Why the present epoch is evaluated here, in words; empty if there is nothing to say."""
 
     def close(self) -> None:
         """Give back what is held outside of this process."""
@@ -79,7 +81,7 @@ class Placements:
     # ---- one epoch
 
     def begin(self, asked: PlacementName | None, dry_run: bool, budget: Budget, encode: Encode) -> None:
-        """Before an epoch: be where it is to be evaluated.
+        """Before an epoch: move to where it is to be evaluated.
 
         Raises:
             ZedlogError: the placement that the transaction asks for cannot take the state; nothing is moved.
@@ -100,11 +102,12 @@ class Placements:
                 self.why = f"stays on {self.now.name}: {error.message}"
             else:
                 fits = "the state fits into the memory budget again"
-                self.why = f"back on {target}: {fits if self._outgrown else 'nothing else is asked for'}"
+                asked_for_none = "the transaction does not ask for another placement"
+                self.why = f"back on {target}: {fits if self._outgrown else asked_for_none}"
                 self._outgrows = False
 
     def _own_choice(self, budget: Budget) -> str:
-        """Where the state belongs when nobody asks for anything."""
+        """Where the state belongs if the transaction does not ask for a placement."""
         if self.wanted != "auto":
             return self.wanted
         limit = budget.memory
@@ -116,14 +119,15 @@ class Placements:
         return "resident" if fits and not tried else "spark"
 
     def budget(self, budget: Budget) -> Budget:
-        """What the epoch may take here: the memory is that of this process, and so of the resident placement."""
+        """What the epoch may take here: the memory budget is for this process, and so for the resident placement."""
         return budget if self.now.name == "resident" else replace(budget, memory=None)
 
     def outgrow(self, error: BudgetExceededError, asked: PlacementName | None, encode: Encode) -> None:
-        """The epoch was dropped by `error`: go on to Spark, if it was for memory and the choice is ours.
+        """The epoch was dropped by `error`: go to Spark, if the reason was memory and the placement is chosen
+        automatically.
 
         Raises:
-            BudgetExceededError: otherwise, or Spark cannot take it; then it says both.
+            BudgetExceededError: otherwise, or if Spark cannot take the state; then the message says both.
         """
         own = self._spreads and self.wanted == "auto" and asked in (None, "auto")
         if not own or self.now.name != "resident" or error.detail.get("budget") != "memory":
@@ -133,10 +137,11 @@ class Placements:
         except SparkUnavailableError as other:
             raise cannot_take(error, other) from other
         self._outgrows = True
-        self.why = f"moved to spark, for on resident {error.message.partition('; it was dropped whole')[0]}"
+        need = error.message.partition("; it was dropped and changed nothing")[0]
+        self.why = f"moved to spark, because on resident {need}"
 
     def end(self, committed: bool) -> None:
-        """After the epoch: keep where the state is now, or have it where it was."""
+        """After the epoch: leave the state where it is now, or have it back where it was."""
         held, self._held = self._held, None
         if held is not None:
             gone, self.now = (held, self.now) if committed else (self.now, held)
@@ -147,7 +152,7 @@ class Placements:
                 self._refused_at = None
 
     def start_resident(self) -> None:
-        """Begin anew in this process; nothing must be held yet."""
+        """Begin with an empty state in this process; nothing must be held yet."""
         self.end(committed=False)
         if self.now.name != "resident":
             self.now.close()

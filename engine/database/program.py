@@ -1,11 +1,12 @@
 """The program of a database: rules as a Z-set, declarations, and the schemas that follow from them and the facts.
 
-A `Program` is a value: `changed` gives a new one and leaves the old one as it was, so that a refused or dry
-transaction needs no undo. A rule's identity is its canonical text; a rule of weight 2 derives what one of weight 1
-does, as a fact of weight 2 is there once.
+A `Program` is a value: `changed` gives a new one and leaves the old one as it was, so that a refused transaction or a
+dry run needs no undo. A rule's identity is its canonical text; a rule of weight 2 derives the same as one of weight 1,
+just as a fact of weight 2 is present once.
 
-Programs share what they have in common. A change costs what it concerns: the rules that change, and those through which
-a type can have come or gone; besides, some copies of dictionaries, about a microsecond for ten rules or relations.
+Programs share what they have in common. The cost of a change depends on what it concerns: the rules that change, and
+those through which a type can have become known or unknown; in addition, some dictionaries are copied, which takes
+about a microsecond for ten rules or relations.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ from engine.language.schema import ColumnType, Schema
 from engine.language.syntax import CONSTRAINT, Declaration, Fixpoint, Rule
 
 MAX_BODY = 64
-"""Atoms in one rule's body: there is a plan for each atom, and a step in each plan for each other one."""
+"""The most atoms in one rule's body: there is a plan for each atom, with a step for each other atom."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The declarations in force, and what they come to: their texts, the relations that must stay empty, the fixpoints
-    of the relations declared so."""
+    """The declarations in force, and what follows from them: their texts, the relations that must stay empty, and the
+    settings of the relations that are declared `fixpoint`.
+    """
 
     by_relation: Mapping[str, Declaration] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +59,7 @@ class Declared:
         return self._of(left, relations)
 
     def together_with(self, declarations: Sequence[Declaration]) -> Declared:
-        """With further ones. That they do not contradict those that are there is not looked at."""
+        """These declarations with further ones. Does not check that they agree with the existing ones."""
         by_relation = dict(self.by_relation)
         for declaration in declarations:
             known = by_relation.setdefault(declaration.relation, declaration)
@@ -89,10 +91,10 @@ class Program:
     stored: the relations that hold facts, whose types these fix. users: for each relation the ids of the rules that
     mention it. rule_infos: all rules, in the order in which they were first added.
 
-    `circuit` was compiled when the columns had `types` and the relations `fixpoints` were declared so. keys: of the
-    relations that have another key in the circuit than their name (circuit/naming.py); key_ids: of the rules that
-    mention such, their ids there. stale_rules came or went since, stale: the schemas of these relations are not the
-    ones of then.
+    `circuit` was compiled when the columns had `types` and the declared fixpoints were `fixpoints`. keys: of the
+    relations whose key in the circuit is not their name (circuit/naming.py); key_ids: for the rules that mention such a
+    relation, their ids in the circuit. stale_rules: came or went since then. stale: the relations whose schemas have
+    changed since then.
     """
 
     rules: Mapping[str, tuple[RuleInfo, Rule]] = field(default_factory=dict)
@@ -115,7 +117,9 @@ class Program:
 
     @property
     def public_names(self) -> dict[str, str]:
-        """The names of relations by their keys, and the ids of rules by those in the circuit, where they differ."""
+        """The names of relations by their keys, and the ids of rules by their ids in the circuit, where these
+        differ.
+        """
         return {other: own for of in (self.keys, self.key_ids) for own, other in of.items()}
 
     @property
@@ -129,7 +133,7 @@ class Program:
         return self.declared.text
 
     def tree(self, id_: str) -> Rule | None:
-        """The rule with this id, if it is there."""
+        """The rule with this id, if there is one."""
         known = self.rules.get(id_)
         return None if known is None else known[1]
 
@@ -151,9 +155,9 @@ class Program:
         of `undeclare`, and with further ones. In the mode `set`, undeclaring what is not declared is a no-op.
 
         Raises:
-            NotDeclaredError: a relation of `undeclare` has no declaration.
-            ProgramError: text that is no rule, an unsafe rule, a contradiction of arities, types or declarations.
-            NegativeWeightError, WeightOverflowError: of a rule's weight.
+            NotDeclaredError: a relation of `undeclare` has no declaration. ProgramError: text that is not a rule, an
+            unsafe rule, a contradiction of arities, types or declarations. NegativeWeightError, WeightOverflowError: of
+            a rule's weight.
         """
         if not (rules or declarations or undeclare or emptied):
             return self
@@ -172,7 +176,9 @@ class Program:
         return after._with_schemas(self, moved, relations, parsed)
 
     def _with_rules(self, rules: Sequence[RuleChange], mode: Mode) -> tuple[Program, frozenset[str]]:
-        """With other weights of rules; and the ids of the rules that came or went. The schemas are as before."""
+        """The program with other weights of rules, and the ids of the rules that came or went. The schemas are as
+        before.
+        """
         if not rules:
             return self, frozenset()
         kept = dict(self.rules)
@@ -192,7 +198,7 @@ class Program:
                 else:
                     text = change.rule.strip() if len(parsed_rules) == 1 else canonical
                     kept[id_] = (RuleInfo(id_, text, canonical, weight), rule)
-        # All that the transaction says of a rule is added up first, so its order means nothing.
+        # All weights that the transaction gives to a rule are added up first, so their order has no effect.
         for id_ in touched:
             if kept[id_][0].weight > MAX_WEIGHT:
                 raise WeightOverflowError(
@@ -201,7 +207,7 @@ class Program:
         negative = [kept[id_][0] for id_ in touched if kept[id_][0].weight < 0]
         if negative:
             raise NegativeWeightError(
-                "rules would be removed more often than they were added: "
+                "the transaction would remove these rules more often than they were added: "
                 + "; ".join(info.text for info in negative[:10]),
                 rules=[{"id": i.id, "rule": i.text, "weight": _weight_of(self, i.id)} for i in negative[:10]],
             )
@@ -238,7 +244,7 @@ class Program:
         return after._with_schemas(self, frozenset(), new) if new else after
 
     def with_infos(self, infos: Iterable[RuleInfo]) -> Program:
-        """With the rules' texts as they are given here, where they are."""
+        """The program with the rules' texts as they are given here, for the rules that are given."""
         given = {info.id: info for info in infos}
         rules = {id_: (given.get(id_, info), rule) for id_, (info, rule) in self.rules.items()}
         return replace(self, rules=rules, rule_infos=tuple(info for info, _ in rules.values()))
@@ -262,11 +268,11 @@ class Program:
         )
 
     def compiled(self, holds: Callable[[str], bool]) -> Program:
-        """With the circuit of its rules over its relations, and over those which hold tuples still (`holds` tells it of
-        a key); the old one where nothing is different.
+        """The program with the circuit of its rules over its relations, and over those which still hold tuples (`holds`
+        says so for a key); the old circuit if nothing is different.
 
-        Also where a type is only unknown again: a circuit for the type that it had would go on to derive from it, for
-        a sum of nothing is 0 where its type is known, and has no value otherwise.
+        It is compiled anew also if a type has only become unknown again: a circuit for the earlier type would go on
+        deriving from it, because a sum of nothing is 0 if its type is known, and has no value otherwise.
 
         Raises:
             StratificationError, UnsupportedFeatureError, DeclarationError: the rules cannot stand together.
@@ -329,8 +335,9 @@ class Program:
     def _by_key_ids(
         self, ids: Iterable[str], keys: Mapping[str, str]
     ) -> tuple[dict[str, Rule], dict[str, str]]:
-        """Those of the rules `ids` that are there, as the circuit knows them when relations have `keys`: by their ids
-        there; and all ids there that are not those here."""
+        """Those of the rules `ids` that exist, as the circuit knows them when relations have `keys`, by their ids in
+        the circuit; and all ids in the circuit that differ from the ids here.
+        """
         rules: dict[str, Rule] = {}
         key_ids = dict(self.key_ids)
         for id_ in ids:
@@ -364,7 +371,7 @@ def _same_types(known: Schema | None, schema: Schema) -> bool:
 
 
 def _together(known: Declaration, later: Declaration) -> Declaration:
-    """The declaration in force after a later one: it may make the relation a constraint, and change its fixpoint."""
+    """The declaration in force after a later one, which may make the relation a constraint and change its fixpoint."""
     if later.is_constraint and not known.is_constraint:
         known = replace(known, qualifiers=(*known.qualifiers, CONSTRAINT))
     return known if later.fixpoint in (None, known.fixpoint) else replace(known, fixpoint=later.fixpoint)
@@ -384,8 +391,8 @@ def _weight_of(program: Program, id_: str) -> int:
 def _check_size(rule: Rule) -> None:
     if len(rule.body) > MAX_BODY:
         raise UnsupportedFeatureError(
-            f"a rule may have {MAX_BODY} atoms in its body, this one has {len(rule.body)}; "
-            "split it through a new relation",
+            f"a rule may have {MAX_BODY} atoms in its body, but this one has {len(rule.body)}; "
+            "split it with a new relation",
             text=rule.text,
             span=rule.span,
         )

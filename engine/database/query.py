@@ -1,4 +1,4 @@
-"""Ad hoc queries: a conjunction, checked and evaluated once over given tuples, and forgotten.
+"""Ad hoc queries: a conjunction is checked, evaluated once over given tuples, and forgotten.
 
 In: a parsed query and the schemas of one epoch (`prepare`); then the tuples of the relations that it reads, as codes
 (`evaluate`). Out: the distinct rows of the answer, as codes. Always: the answer is what a rule
@@ -6,7 +6,7 @@ In: a parsed query and the schemas of one epoch (`prepare`); then the tuples of 
 query does not mention is looked at, and nothing of the database changes.
 
 The query becomes a circuit like any rule and runs on a throwaway resident placement. That costs a fraction of a
-microsecond for each tuple that is read, and what the join costs; the work for tuples is in kernels. A constant in an
+microsecond for each tuple that is read, plus the cost of the join; kernels do the work on tuples. A constant in an
 atom, also one that an equation gives (`x = "a", p(x, y)`), narrows what is read.
 """
 
@@ -60,7 +60,7 @@ from engine.maintenance.placement import Budget
 ANSWER = "@answer"
 """The relation of the answer: a name that no text can write."""
 MAX_LITERALS = 256
-"""Literals in all alternatives of a query: each costs a plan, and planning is not part of the time budget."""
+"""The most literals in all alternatives of a query: each costs a plan, and planning is not part of the time budget."""
 
 Bound = Mapping[int, Value]
 _ONE = np.ones(1, np.int64)
@@ -70,9 +70,9 @@ _ONE = np.ones(1, np.int64)
 class PreparedQuery:
     """A query that fits the schemas.
 
-    columns: of the answer. reads: for each relation, the bindings of its columns under which its tuples are needed;
-    an empty binding asks for all of them. constants: the symbols that the text names. computes_texts: the evaluation
-    looks into symbols, so that it needs all of them and not only their codes.
+    columns: of the answer. reads: for each relation, the bindings of its columns under which its tuples are needed; an
+    empty binding asks for all of them. constants: the symbols that the text names. computes_texts: the evaluation reads
+    the texts of symbols, so it needs the whole table of symbols and not only codes.
     """
 
     text: str
@@ -93,7 +93,7 @@ class Answer:
 
 
 def prepare(query: Query, schemas: Mapping[str, Schema]) -> PreparedQuery:
-    """Check a query against the relations there are.
+    """Check a query against the existing relations.
 
     Raises:
         UnknownRelationError: an atom's relation is in no schema.
@@ -103,7 +103,7 @@ def prepare(query: Query, schemas: Mapping[str, Schema]) -> PreparedQuery:
     if len(literals) > MAX_LITERALS or max(map(len, query.bodies)) > MAX_BODY:
         raise UnsupportedFeatureError(
             f"a query may have {MAX_BODY} literals in a conjunction and {MAX_LITERALS} in all of its alternatives; "
-            "make a part of it a rule",
+            "turn a part of it into a rule",
             text=query.text,
             span=literals[-1].span,
         )
@@ -119,7 +119,7 @@ def prepare(query: Query, schemas: Mapping[str, Schema]) -> PreparedQuery:
             check_rule(rule)
         inferred = infer_schemas((), read, rules, read)
     except ArityError as error:
-        # What facts and rules have, the query must follow, whichever of them said it.
+        # The query must follow the types that facts and rules have, whichever of them fixed the types.
         error.message = error.message.replace(" according to its facts", "")
         raise
     except ProgramError as error:
@@ -155,7 +155,7 @@ def evaluate(
         BudgetExceededError, EvaluationCancelledError: as `budget` says.
         EvaluationError: a computation has no value.
     """
-    # Here, because it loads the compiled kernels: who only prepares a query should not wait for that.
+    # Imported here, because it loads the compiled kernels, which a caller that only prepares a query need not wait for.
     from engine.resident.placement import ResidentPlacement
 
     circuit = compile_circuit(query.rules, query.schemas)
@@ -188,7 +188,7 @@ def answer(
     `symbols` is as before when this returns.
 
     Raises:
-        ZedlogError: as `prepare` and `evaluate` do, and for a text that is no query.
+        ZedlogError: as `prepare` and `evaluate` do, and for a text that is not a query.
     """
     query = prepare(parse_query(text), schemas)
     mark = len(symbols)
@@ -240,8 +240,8 @@ def _head(query: Query) -> tuple[tuple[str, ...], Atom]:
         for variable in variables:
             if variable.name not in present:
                 raise UnsafeRuleError(
-                    f"the variable {variable.name} is not in all alternatives (;) of the query; give the query "
-                    "a head that says what is answered, as in 'q(x) :- ...'",
+                    f"the variable {variable.name} does not occur in every alternative (;) of the query; give the "
+                    "query a head that names the columns of the answer, as in 'q(x) :- ...'",
                     text=query.text,
                     span=variable.span,
                 )
@@ -249,7 +249,7 @@ def _head(query: Query) -> tuple[tuple[str, ...], Atom]:
 
 
 def _names(terms: Sequence[Term]) -> tuple[str, ...]:
-    """A variable's own name; what is computed or comes again is called by its place: c0, c1 ..."""
+    """A variable's own name; a computed column or a repeated variable is named by its position: c0, c1 ..."""
     written = {term.name for term in terms if isinstance(term, Variable)}
     names: list[str] = []
     for place, term in enumerate(terms):
@@ -263,7 +263,7 @@ def _names(terms: Sequence[Term]) -> tuple[str, ...]:
 
 
 def _outside(body: Iterable[Literal]) -> Iterator[Variable]:
-    """The variables of a body that do not stand inside of an aggregate."""
+    """The variables of a body that occur outside of its aggregates."""
     return (node for literal in body for node in walk_outside(literal) if isinstance(node, Variable))
 
 
@@ -290,7 +290,7 @@ def _reads(query: Query) -> dict[str, tuple[Bound, ...]]:
 
 
 def _given(body: Sequence[Literal]) -> dict[str, Constant]:
-    """The variables that an equation of the body makes a constant."""
+    """The variables that an equation of the body sets to a constant."""
     pairs = (pair for literal in body for pair in sides(literal))
     return {variable: term for variable, term in pairs if isinstance(term, Constant)}
 
@@ -299,7 +299,7 @@ def _given(body: Sequence[Literal]) -> dict[str, Constant]:
 
 
 def unknown_relation(atom: Atom, text: str, schemas: Mapping[str, Schema]) -> UnknownRelationError:
-    """The error for an atom of `text` whose relation is in no schema: with its place, and the nearest names."""
+    """The error for an atom of `text` whose relation is in no schema, with its position and the most similar names."""
     folded = {name.casefold(): name for name in schemas}
     # Two letters that changed places are half of a short name.
     cutoff = 0.5 if len(atom.relation) <= 3 else 0.6
@@ -314,13 +314,13 @@ def unknown_relation(atom: Atom, text: str, schemas: Mapping[str, Schema]) -> Un
 
 
 def _reword(error: ZedlogError) -> None:
-    """Take the name that the answer has inside out of an error."""
+    """Remove the answer relation's internal name from an error."""
     error.message = error.message.replace(ANSWER, "the answer")
     named(error, {ANSWER: "answer"})
 
 
 def _over(error: BudgetExceededError, budget: Budget) -> BudgetExceededError:
-    """The error of a placement, which speaks of transactions, in the words of a query."""
+    """A placement's error, which speaks of transactions, reworded for a query."""
     what = error.detail.get("budget")
     text = {
         "seconds": f"takes more than the {budget.seconds or 0:g} seconds allowed",

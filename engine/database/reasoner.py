@@ -1,7 +1,8 @@
 """The reasoner: one database's program, symbols and placement, brought from epoch to epoch.
 
-In: transactions. Out: for each committed epoch a record that says all that changed. Always: a transaction is applied
-whole or not at all; after a refusal or a dry run the state is as before. Not for use by several threads at once.
+In: transactions. Out: for each committed epoch a record of everything that changed. Always: a transaction is applied
+whole or not at all; after a refusal or a dry run the state is as before. A reasoner must not be used by several threads
+at once.
 
     from zedlog import Reasoner
     r = Reasoner()
@@ -60,9 +61,9 @@ class Reasoner:
 
     placement: `auto`, `resident` or `spark`. budget: what one epoch may take (`Budget`); by default, beside a limit of
     heights, half of the memory that the process may have (engine/maintenance/memory.py), beyond which it is refused,
-    and not moved to Spark. max_height: the greatest height of a tuple of a recursive stratum, in the place of the
-    budget's. threads: for large joins, by default all cores. spark: how a Spark placement gets its session, by default
-    a local one that starts with the first epoch; `close` stops what was started. switch: the fraction of a bootstrap
+    and not moved to Spark. max_height: the greatest height of a tuple of a recursive stratum, instead of the budget's.
+    threads: for large joins, by default all cores. spark: how a Spark placement gets its session, by default a local
+    one that starts with the first epoch; `close` stops a session that was started. switch: the fraction of a bootstrap
     after which an update may be abandoned for one, or a whole `Policy` (engine/maintenance/policy.py); 0 bootstraps
     every stratum that changes, `math.inf` never does.
     """
@@ -82,7 +83,9 @@ class Reasoner:
         budget = budget or Budget(memory=default_memory_budget())
         if max_height is not None:
             if max_height < 1:
-                raise InvalidRequestError(f"max_height is a whole number from 1 on, not {max_height!r}")
+                raise InvalidRequestError(
+                    f"max_height must be a whole number of at least 1, not {max_height!r}"
+                )
             budget = replace(budget, height=max_height)
         self.database = Database(places)
         self._writer = Writer(self.database, budget, policy)
@@ -111,8 +114,8 @@ class Reasoner:
         self.database.places.close()
 
     def move_to(self, placement: str, spark: SparkOptions | SparkSource | None = None) -> None:
-        """Go on in another placement, with the same state; supports and heights stay as they are. From here on
-        `placement` is the choice for all that asks for nothing else.
+        """Go on in another placement, with the same state; supports and heights stay as they are. From then on
+        `placement` is used for every transaction that does not ask for another one.
 
         Raises:
             ZedlogError: the other placement cannot take it; everything is as before.
@@ -136,8 +139,8 @@ class Reasoner:
         facts: relation -> (tuple, weight) pairs, any iterable of them, or int64[n, arity], each row of weight 1; values
         and weights may be scalars of numpy. What is added to a tuple is the sum of its weights, in whatever order they
         come (but in the mode `set`). rules: (text, weight) pairs. declarations: `.decl` directives. undeclare:
-        relations whose declaration is withdrawn first. strategy, placement: how to evaluate it, whatever the reasoner
-        would choose; the placement holds for this transaction alone.
+        relations whose declaration is withdrawn first. strategy, placement: how and where to evaluate it, instead of
+        the reasoner's own choice; the placement holds for this transaction alone.
 
         Raises:
             ZedlogError: the transaction is refused; nothing changed.
@@ -155,7 +158,7 @@ class Reasoner:
         strategy: Strategy | None = None,
         placement: PlacementName | None = None,
     ) -> EpochResult:
-        """What `apply` would do; nothing stays."""
+        """What `apply` would do, without changing anything."""
         transaction = _transaction(facts, rules, declarations, mode, undeclare, True, strategy, placement)
         return self._writer.apply(transaction)
 
@@ -226,7 +229,7 @@ class Reasoner:
         variables, or of the terms of its head (`q(x, n) :- ...`).
 
         Raises:
-            ZedlogError: the text is no query, does not fit the relations, or outgrows `budget` (by default the
+            ZedlogError: the text is not a query, does not fit the relations, or outgrows `budget` (by default the
                 memory of an epoch).
         """
         return answer(
@@ -296,8 +299,8 @@ class Reasoner:
     ) -> Reasoner:
         """A reasoner that goes on from `state`; it derives what follows from it.
 
-        No budget is kept on the way, for all of this was committed before; only `auto` goes to Spark where the memory
-        budget says so, and Spark is there.
+        No budget limits this, because all of it was committed before; but `auto` goes to Spark if the memory budget
+        requires it and Spark is available.
         """
         reasoner = cls(placement, budget, threads, spark, switch)
         reasoner._writer.recover(state)

@@ -1,16 +1,16 @@
 """Which transactions may share an epoch, so that the fate of none depends on its neighbours.
 
 In: the program, and the transactions that wait. Out: how many of the first can be one epoch. Always: each of them is
-taken or refused, for the same reason, as it would be in an epoch of its own. An epoch is judged by the state that it
+accepted or refused, for the same reason, as it would be in an epoch of its own. An epoch is judged by the state that it
 leads to, so in a group one transaction could hide what is wrong with an earlier one: it retracts the fact for which a
-value does not exist, or mends a constraint. Then they must not share an epoch.
+value does not exist, or empties a violated constraint. Then they must not share an epoch.
 
-What can refuse an epoch for its state, here a *judge*: a rule that computes what may have no value, a constraint, a sum
-(it may leave 64 bits), a fold in recursion (it may have no fixpoint). A change of facts reaches a judge with a sign,
-through rules: it may add to what is judged, or take away. Only what takes away can hide what an earlier one added; at a
-sum or a fold in recursion, anything can. A transaction that changes rules, declarations or types makes another circuit,
-which is judged as a whole, so it has an epoch of its own. A dry run looks at the state that the transactions before it
-leave, so only dry runs can follow it.
+What can refuse an epoch because of its state is called a *judge* here: a rule with a computation that may have no
+value, a constraint, a sum (it may leave 64 bits), a fold in recursion (it may have no fixpoint). A change of facts
+reaches a judge with a sign, through rules: it may add tuples to what is judged, or take some away. Only a change that
+takes away can hide what an earlier one added; at a sum or a fold in recursion, any change can. A transaction that
+changes rules, declarations or types makes another circuit, which is judged as a whole, so it has an epoch of its own. A
+dry run looks at the state that the transactions before it leave, so only dry runs can follow it.
 
 Costs one look at each rule when the circuit has changed, then a look-up for each relation of a transaction.
 """
@@ -40,16 +40,16 @@ from engine.language.syntax import (
 )
 
 ALWAYS_DEFINED = frozenset({"cat", "max", "min", "strlen", "to_string"})
-"""Functors that have a value for all arguments; operators may overflow."""
+"""Functors that have a value for all arguments. Operators are not among them, because they may overflow."""
 _MAY_OVERFLOW = frozenset({"sum", "mean"})
 
 Signed: TypeAlias = tuple[str, int]
-"""A relation (or a judge), and +1 for what adds to it, -1 for what takes away."""
+"""A relation (or a judge), and +1 for a change that adds to it, -1 for one that takes away."""
 _BOTH = (1, -1)
 
 
 class Interactions:
-    """The judges of one circuit, and from which relations they are reached. constraints: by their keys."""
+    """The judges of one circuit, and the relations from which they are reached. constraints: by their keys."""
 
     def __init__(self, circuit: Circuit, constraints: Iterable[str]) -> None:
         self.circuit, self.constraints = circuit, frozenset(constraints)
@@ -99,7 +99,9 @@ class Interactions:
         return known
 
     def may_hide(self, later: Iterable[Signed], earlier: set[Signed]) -> bool:
-        """Whether what reaches the judges `later` may hide what reached the judges `earlier` before it."""
+        """Whether a change that reaches the judges `later` may hide an earlier change that reached the judges
+        `earlier`.
+        """
         judges = {judge for judge, _ in earlier}
         return any(
             (judge in self._touchy and judge in judges) or (sign < 0 and (judge, 1) in earlier)
@@ -137,7 +139,9 @@ def _changes(program: Program, transaction: Transaction) -> Iterator[Signed]:
 
 
 def _changes_circuit(program: Program, transaction: Transaction) -> bool:
-    """Whether the transaction may lead to another circuit: by its rules and declarations, or the types of its facts."""
+    """Whether the transaction may lead to another circuit, because of its rules, its declarations or the types of its
+    facts.
+    """
     if transaction.rules or transaction.declarations or transaction.undeclare:
         return True
     return not all(_has_types(program, change) for change in transaction.changes)
@@ -158,7 +162,7 @@ def _has_types(program: Program, change: FactChange) -> bool:
 
 
 def _may_have_no_value(literal: Literal) -> bool:
-    """Whether the literal computes something that does not exist for all arguments."""
+    """Whether the literal has a computation that has no value for some arguments."""
     return isinstance(literal, Comparison) and any(
         isinstance(node, BinaryOperation | UnaryOperation)
         or (isinstance(node, FunctorCall) and node.functor not in ALWAYS_DEFINED)

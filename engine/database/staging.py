@@ -1,9 +1,9 @@
-"""From a client's transactions to what an epoch applies: checked, encoded, summed up.
+"""Turns clients' transactions into what an epoch applies: facts and rules that are checked, encoded and summed up.
 
 In: transactions, in log order. Out: the program after them and one Z-set of facts for each relation. Always: a
 transaction is staged whole or not at all, against the weights that the ones staged before it leave. What a transaction
-adds to a tuple is the exact sum of all that it says of it, so the order of its parts means nothing (but in the mode
-`set`); a sum, or a weight after it, that leaves the range of weights refuses it.
+adds to a tuple is the exact sum of all weights that it gives to it, so the order of its parts has no effect (except in
+the mode `set`). The transaction is refused if a sum, or a weight after it, leaves the range of weights.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class _Part:
 
 
 class Staging:
-    """The epoch to be: `program` and `facts` grow with each `add`. Facts stand by the types of their tuples, for the
-    types of a relation may change on the way.
+    """The epoch to be: `program` and `facts` grow with each `add`. Facts are kept by the types of their tuples, because
+    the types of a relation may change from one transaction to the next.
 
-    While the heaviest weight and what is added are small, as they nearly always are, no weight can leave its range, and
-    what is only added needs no look at the weights that are there.
+    While the largest weight and the weights that are added are small, as they nearly always are, no weight can leave
+    its range, and tuples that are only added need no look at the existing weights.
     """
 
     def __init__(self, before: Database) -> None:
@@ -127,9 +127,10 @@ class Staging:
     def _fitting(
         self, transaction: Transaction, parts: Sequence[_Part]
     ) -> tuple[Program, dict[Typed, list[Delta]], list[_Part]]:
-        """The program with the transaction's rules and declarations, over the facts that are held then, but for the
+        """The program with the transaction's rules and declarations, over the facts that are held then, except for the
         `others`; the changes of facts of the types that are held now; and the other parts, with the types that they
-        have there."""
+        have in that program.
+        """
         sums = self._sums(transaction.mode, [part for part in parts if self._is_held(part)])
         # What loses all of its facts may get others of any type with the same transaction.
         emptied = {
@@ -171,7 +172,7 @@ class Staging:
         return count + _more(now, now + own.describe(rows)[0])
 
     def _tally(self, typed: Typed) -> Relation:
-        """What is staged of facts of these types, summed up."""
+        """The staged facts of these types, summed up."""
         tally = self._tallies.get(typed)
         if tally is None:
             tally = self._tallies[typed] = Relation(typed[0], len(typed[1]))
@@ -203,8 +204,9 @@ class Staging:
     # ---- weights
 
     def _sums(self, mode: Mode, parts: Sequence[_Part]) -> dict[Typed, list[Delta]]:
-        """The transaction's changes with weights checked, in set mode replaced by what they come to; without those that
-        come to nothing."""
+        """The transaction's changes with weights checked, in the mode `set` replaced by their net effect; without
+        changes that have no effect.
+        """
         staged: dict[Typed, list[Delta]] = {}
         for part in parts:
             delta = self._encode(part.change, part.types), part.change.weights
@@ -224,7 +226,7 @@ class Staging:
         return sums
 
     def _checked(self, typed: Typed, changes: list[Delta]) -> Delta:
-        """The sum of a relation's changes, against the weights that are there.
+        """The sum of a relation's changes, checked against the existing weights.
 
         Raises:
             WeightOverflowError, NegativeWeightError: a sum, or a weight after it, leaves the range of weights.
@@ -236,8 +238,8 @@ class Staging:
             wrong = np.flatnonzero(~fits)
             total = (int(high[wrong[0]]) << 32) + int(low[wrong[0]])
             raise WeightOverflowError(
-                f"what the transaction adds to the weight of {self._shown(typed, codes[wrong])} leaves 64 bits; "
-                f"for the first of them it comes to {total}",
+                "the sum of the weights that the transaction gives to "
+                f"{self._shown(typed, codes[wrong])} does not fit into 64 bits; for the first of them it is {total}",
                 **self._about(typed, codes[wrong], now[wrong]),
             )
         change = (high << 32) + low
@@ -245,7 +247,7 @@ class Staging:
         if len(too_large):
             codes = codes[too_large]
             raise WeightOverflowError(
-                f"the transaction would take the weight of {self._shown(typed, codes)} out of 64 bits",
+                f"the transaction would make the weight of {self._shown(typed, codes)} too large for 64 bits",
                 **self._about(typed, codes, now[too_large]),
                 changes=change[too_large][:_SHOWN].tolist(),
             )
@@ -263,7 +265,7 @@ class Staging:
         )
 
     def _about(self, typed: Typed, codes: Codes, now: Codes) -> dict[str, Any]:
-        """What a program needs to know of tuples whose weights would be wrong: the first of them."""
+        """The first of the tuples whose weights would be wrong, as a program needs them."""
         return {
             "relation": typed[0],
             "tuples": [list(t) for t in self._decoded(typed, codes)],
@@ -316,7 +318,7 @@ class Staging:
         for typed, parts in self.facts.items():
             relation, types = typed
             key = program.key(relation) if program.types.get(relation) == types else self._key_before(typed)
-            # Facts of types that a relation had on the way only have come and gone.
+            # Facts of types that a relation had only between two transactions have come and gone.
             if key is not None:
                 deltas[key] = _joined(typed, parts)
         return {key: delta for key, delta in deltas.items() if len(delta[0])}
@@ -335,7 +337,7 @@ def _joined(typed: Typed, parts: list[Delta]) -> Delta:
 
 
 def _largest(parts: list[Delta]) -> int:
-    """No sum of the changes of a tuple is larger than this, nor one of some of them."""
+    """No sum of all or of some of the changes of a tuple is larger than this."""
     return sum(
         len(codes) * max(abs(int(weights.min())), int(weights.max()))
         for codes, weights in parts
@@ -345,7 +347,8 @@ def _largest(parts: list[Delta]) -> int:
 
 def _net(typed: Typed, parts: list[Delta]) -> tuple[Codes, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The distinct tuples of some changes, and the exact sum of each one's weights as high * 2^32 + low, where low has
-    32 bits: so sums of fewer than 2^31 weights are exact, also those that leave 64 bits."""
+    32 bits. So sums of fewer than 2^31 weights are exact, also those that do not fit into 64 bits.
+    """
     tally = Relation(typed[0], len(typed[1]))
     once = np.ones(1, np.int64)
     pushed = [tally.push(codes, _GROUND, once) for codes, _ in parts]
@@ -365,7 +368,7 @@ def _runs(flags: npt.NDArray[np.bool_]) -> Iterable[slice]:
 
 
 def _push(tally: Relation, codes: Codes, weights: npt.NDArray[np.int64]) -> None:
-    """Add to a tally what was checked: its sums are differences of weights, which fit."""
+    """Add checked changes to a tally: its sums are differences of weights, which fit into 64 bits."""
     tally.push(codes, _GROUND, weights)
 
 
@@ -396,10 +399,10 @@ def _schema(relation: str, types: Types, known: Schema | None) -> Schema:
 
 
 def _by_types(change: FactChange, hint: Schema | None) -> list[_Part]:
-    """The change, apart by the types of its tuples; nearly always they all have those of `hint`.
+    """The change, divided by the types of its tuples; nearly always they all have those of `hint`.
 
     Raises:
-        InvalidValueError: a value is of no type of the language.
+        InvalidValueError: a value does not have any type of the language.
     """
     relation, tuples = change.relation, change.tuples
     if isinstance(tuples, np.ndarray):

@@ -1,4 +1,4 @@
-"""The state of a placement, decoded: for comparing two states, and for looking at one."""
+"""The state of a placement, decoded, for comparing two states and for looking at one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def decoded_state(
     for key, parts in state.items():
         relation = name_of(key)
         if is_internal(key):
-            # Its columns have no schema; what it is for shows in the relations of the text.
+            # Its columns have no schema; its effect shows in the relations of the text.
             continue
         if key not in schemas:
             # Nothing mentions it and it holds nothing; the placement drops it with the next circuit.

@@ -46,7 +46,7 @@ from engine.maintenance.policy import Policy, reason
 T = TypeVar("T")
 
 _FEW_SYMBOLS = 4096
-"""So many may be there without use."""
+"""So many symbols may be kept that nothing uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class GroupResult:
 
 
 class Writer:
-    """See the module. The one that changes `database`.
+    """See the module. Only the writer changes `database`.
 
     budget: what one epoch may take; it may be replaced between two epochs. policy: as of `Reasoner`.
     """
@@ -76,7 +76,9 @@ class Writer:
         self._results: WeakSet[EpochResult] = WeakSet()
 
     def sharing(self, transactions: Sequence[Transaction]) -> int:
-        """How many of the first transactions can be one epoch, so that each has the fate that it would have alone."""
+        """How many of the first transactions can be one epoch, so that each has the outcome that it would have
+        alone.
+        """
         return sharing(self._database.program, self._interactions_now, transactions)
 
     def _interactions_now(self) -> Interactions:
@@ -121,10 +123,11 @@ class Writer:
         return self._committing(transaction, lambda: self._one(transaction))
 
     def _committing(self, transaction: Transaction, work: Callable[[], T]) -> T:
-        """The work of an epoch, where it is to be done; if nothing is committed, nothing has moved.
+        """A context for the work of an epoch, on the placement where it is to be done; if nothing is committed, the
+        state has not moved.
 
         Raises:
-            ZedlogError: the placement that is asked for cannot be had.
+            ZedlogError: the placement that is asked for is not available.
         """
         epoch, places = self._database.epoch, self._database.places
         self._evaluation = self._policy.asking(transaction.strategy), transaction.placement
@@ -136,8 +139,9 @@ class Writer:
             places.end(committed=self._database.epoch != epoch)
 
     def _forget_symbols(self) -> None:
-        """Forget the symbols that nothing uses, when as many came since the last time as there were then: so each
-        symbol pays for a bounded number of looks."""
+        """Forget the symbols that nothing uses, once the number of symbols has doubled since the last time, so that
+        each symbol pays for a bounded number of looks.
+        """
         symbols = self._database.symbols
         if len(symbols) - self._seen_codes <= max(_FEW_SYMBOLS, self._seen_symbols):
             return
@@ -155,7 +159,7 @@ class Writer:
         self._seen_codes = len(symbols)
         if used is not None:
             for result in list(self._results):
-                # It tells of tuples that may have gone since.
+                # It reports tuples that may have disappeared since.
                 _ = result.changes
             self._results.clear()
             self._forgotten.append(symbols.keep(used, texts_of(program.circuit)))
@@ -191,7 +195,7 @@ class Writer:
         alone = len(transactions) > 1 and not shared and self.sharing(transactions) < len(transactions)
         outcomes, done, failure = ([], None, None) if alone else self._stage(transactions)
         if isinstance(failure, SparkUnavailableError | EvaluationCancelledError):
-            # That is not for what any of them wants: to try them one by one would be to wait for Spark each time.
+            # No transaction causes that, and trying them one by one would mean waiting for Spark each time.
             outcomes = [outcome or failure for outcome in outcomes]
         elif failure is not None or alone:
             self._database.symbols.truncate(mark)
@@ -229,7 +233,7 @@ class Writer:
                 self._database.symbols.truncate(mark)
                 raise
             except SparkUnavailableError as error:
-                # It went away meanwhile: it is not for those that are left to wait for it again.
+                # Spark went away meanwhile: the transactions that are left should not wait for it again.
                 refused |= {j: error for j in range(len(transactions)) if j not in refused}
                 break
             except ZedlogError as error:
@@ -277,7 +281,7 @@ class Writer:
         return program, executed
 
     def _check_folds(self, circuit: Circuit, facts: Mapping[str, FactDelta]) -> None:
-        """No relation holds facts that its rules aggregate."""
+        """Refuse facts in a relation that its rules aggregate."""
         changed = circuit is not self._database.program.circuit
         for relation in (circuit.targets.keys() | facts.keys()) if changed else facts:
             for fold in circuit.folds_of(relation):
@@ -293,7 +297,9 @@ class Writer:
                     )
 
     def _evaluate(self, program: Program, facts: Mapping[str, FactDelta], budget: Budget) -> Executed:
-        """Execute; what outgrows this process is dropped, and executed on Spark where that is ours to choose."""
+        """Execute; an epoch that outgrows this process is dropped, and executed on Spark if the placement is chosen
+        automatically.
+        """
         encode, places = Encoder(self._database.symbols), self._database.places
         policy, asked = self._evaluation
 
@@ -310,7 +316,7 @@ class Writer:
                 raise cannot_take(error, other) from other
 
     def recover(self, state: SavedState) -> None:
-        """Hold what was committed before, at the first epoch: it must be taken, whatever it takes."""
+        """In the first epoch, hold what was committed before: it must be accepted, whatever it costs."""
         database, given = self._database, self.budget
         database.symbols = SymbolTable(state.symbols)
         held = {name: state.schemas[name] for name in state.facts}
@@ -328,7 +334,7 @@ class Writer:
         try:
             self._evaluate(program, state.facts, replace(unlimited, memory=memory))
         except BudgetExceededError:
-            # Too large for this process, and Spark cannot be had: then it is held here, as it was before.
+            # Too large for this process, and Spark is not available: then it is held here, as it was before.
             database.places.start_resident()
             self._evaluate(program, state.facts, unlimited)
         database.placement.commit()
@@ -365,7 +371,7 @@ class Writer:
     def _named(
         self, program: Program, executed: Executed
     ) -> tuple[dict[str, RelationChange], dict[str, Schema]]:
-        """What changed by the relations' names, and their schemas, as `EpochRecord` has them."""
+        """The changes by the relations' names, and their schemas, as `EpochRecord` has them."""
         changes: dict[str, RelationChange] = {}
         schemas: dict[str, Schema] = {}
         for key, change in executed.relations.items():

@@ -1,4 +1,4 @@
-"""What an epoch changed of one relation: what a placement hands back, and all that is told of it."""
+"""What an epoch changed in one relation, as a placement returns it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class RelationChange:
     """The tuples of one relation whose visible state an epoch changed; n rows, each tuple once.
 
     codes: int64[n, arity], values as codes (see engine/data/values.py). asserted: int64[n], the facts' weights after
-    the epoch. derived: bool[n], whether some rule derives the tuple after it. present: int8[n], +1 the tuple
-    appeared, -1 it went, 0 it stayed as it was, there or not, and only `asserted` or `derived` changed. was_asserted,
-    was_derived: bool[n], whether it was before the epoch. hidden: bool[n], whether the tuple is asserted after it and
-    yet not there, because the relation is folded by a `min` or `max` to which the fact only contributes; None: none is.
+    the epoch. derived: bool[n], whether some rule derives the tuple after it. present: int8[n], +1 if the tuple
+    appeared, -1 if it disappeared, 0 if only `asserted` or `derived` changed. was_asserted, was_derived: bool[n], the
+    same before the epoch. hidden: bool[n], whether the tuple is asserted after the epoch but not present, because the
+    relation is folded by a `min` or `max` to which the fact only contributes; None: no tuple is hidden.
     """
 
     codes: npt.NDArray[np.int64]

@@ -1,16 +1,17 @@
-"""The walk through one epoch: which strata are looked at, and whether each is updated, bootstrapped or built anew.
+"""The walk through one epoch: which strata are visited, and whether each is updated, bootstrapped or built anew.
 
 In: the circuits before and after, the changed facts, the policy, and for each stratum the placement that holds it (a
-`Host`). Out: the record of what was done. Always: a stratum comes after all that it reads, and is done when the next
-one begins. The work itself, on arrays or DataFrames, is the host's; every decision is made here, so that all placements
-decide alike.
+`Host`). Out: the record of what was done. Always: a stratum comes after everything that it reads, and is complete
+before the next one begins. The host does the work itself, on arrays or DataFrames; every decision is made here, so that
+all placements decide alike.
 
 What is done with a stratum:
 
-- Nothing, if neither its rules nor its folds nor its facts nor what it reads have changed, or if nothing in it holds.
-- It is *built anew* if its members changed, or how they are folded: its state belongs to another clock.
-- It is *bootstrapped* if the policy asks for it, or gives its update up on the way (policy.py): what the update did is
-  taken back, and the stratum is computed from nothing.
+- Nothing, if its rules, its folds, its facts and what it reads are unchanged, or if nothing in it can hold.
+- It is *built anew* if its members changed, or the way they are folded, because its state then has the heights of
+  another recursion.
+- It is *bootstrapped* if the policy asks for it, or gives up its update on the way (policy.py): what the update did is
+  undone, and the stratum is computed from nothing.
 - Otherwise it is *updated*: lower changes go through the old rules, then rules that appeared or disappeared are joined
   as a whole, folds look at the groups that changed, and facts are asserted. Heights follow (docs/evaluation.md).
 """
@@ -34,7 +35,7 @@ from engine.maintenance.placement import Encode, Executed, FactDelta
 from engine.maintenance.policy import Abandoned, BootstrapCost, Course, OwnFacts, Policy, Switched
 
 Costs = dict[tuple[str, ...], BootstrapCost]
-"""What the last bootstrap of each stratum took, by its relations."""
+"""The cost of the last bootstrap of each stratum, by its relations."""
 _THE_UNIT: FactDelta = (np.empty((1, 0), np.int64), np.ones(1, np.int64))
 
 
@@ -48,7 +49,7 @@ class Held:
 
 
 class StratumWork(Protocol):
-    """The work on one stratum: first all that comes from outside of it, then `run`. `ahead`: see `Course`."""
+    """The work on one stratum: first everything that comes from outside of it, then `run`. `ahead`: see `Course`."""
 
     ahead: bool
 
@@ -59,8 +60,9 @@ class StratumWork(Protocol):
         """Add all derivations of a rule over the collections as they are, times `weight`."""
 
     def fold_changes(self, fold: Fold, whole: Sequence[str], /) -> None:
-        """Fold the groups again that changed in the sources, and all groups of the relations `whole`: sources that are
-        new to the fold, or are its sources no more."""
+        """Fold again the groups that changed in the sources, and all groups of the relations `whole`: sources that are
+        new to the fold, or are no longer its sources.
+        """
 
     def assert_held(self) -> None:
         """Assert the facts that the relations held before they were discarded."""
@@ -73,16 +75,16 @@ class StratumWork(Protocol):
 
 
 class Host(Protocol):
-    """A placement, as the walk sees it during one epoch."""
+    """A placement as the walk sees it during one epoch."""
 
     def held(self, stratum: Stratum, /) -> Held:
         """What the stratum's relations hold now."""
 
     def work(self, stratum: Stratum, before: Stratum | None, /) -> StratumWork:
-        """Begin the work on a stratum; before: what it was, None where it is computed from nothing."""
+        """Begin the work on a stratum. before: what it was; None if it is computed from nothing."""
 
     def take_back(self, stratum: Stratum, /) -> None:
-        """Undo the update of a stratum that was given up; it may not have begun."""
+        """Undo the update of a stratum that was given up; the update may not have begun."""
 
     def discard(self, stratum: Stratum, /) -> None:
         """Put the stratum's state aside, to be computed from nothing; its facts are kept for `assert_held`."""
@@ -125,15 +127,17 @@ class Epoch:
         return self._walk.gone
 
     def is_read_above(self, relation: str) -> bool:
-        """Whether a higher stratum reads the relation, or did: a rule that disappears has to see what changed, too."""
+        """Whether a higher stratum reads the relation or did so before: a rule that disappears also has to see what
+        changed.
+        """
         return self.circuit.is_read_above(relation) or self.before.is_read_above(relation)
 
     def run(self, host_of: Callable[[Stratum], Host], meter: Meter, encode: Encode) -> None:
-        """Bring all strata up to date, each where its host has it.
+        """Bring all strata up to date, each on its host.
 
         Raises:
             BudgetExceededError, EvaluationCancelledError, WeightOverflowError, FixpointNotReachedError: the state is
-                half way, and has to be rolled back.
+            incomplete, and has to be rolled back.
         """
         try:
             for stratum in self._walk:
@@ -142,12 +146,12 @@ class Epoch:
             raise swing.error(encode.symbols) from None
         except MemoryError:
             raise BudgetExceededError(
-                "the transaction needs more memory than the machine has; it was dropped whole",
+                "the transaction needs more memory than the machine has; it was dropped and changed nothing",
                 budget="memory",
             ) from None
 
     def executed(self, changes: Iterable[tuple[str, RelationChange]], meter: Meter) -> Executed:
-        """What is told of the epoch. changes: what readers can see of each relation."""
+        """The report of the epoch. changes: what readers can see of each relation."""
         return Executed(
             {name: change for name, change in changes if len(change.present)},
             meter.derivations,
@@ -158,7 +162,7 @@ class Epoch:
         )
 
     def keep(self) -> None:
-        """The epoch is committed: bring `costs` to what they are after it."""
+        """The epoch is committed: update `costs`."""
         for stratum in self.gone:
             now = self.circuit.stratum_of.get(stratum.relations[0])
             if now is None or now.relations != stratum.relations:
@@ -200,7 +204,7 @@ class Epoch:
     def _has_nothing_to_do(
         self, stratum: Stratum, before: Stratum | None, held: Held, facts: Mapping[str, FactDelta]
     ) -> bool:
-        """Whether the stratum stays as it is. before: None where its state cannot go on."""
+        """Whether the stratum stays as it is. before: None if its state cannot be continued."""
         if facts:
             return False
         if before is None:
@@ -218,7 +222,7 @@ class Epoch:
         facts: Mapping[str, FactDelta],
         last: BootstrapCost | None,
     ) -> Course | None:
-        """Update a stratum; None where the update was given up, and a bootstrap is to follow."""
+        """Update a stratum; None if the update was given up, so that a bootstrap has to follow."""
         moved = OwnFacts.of((weights for _, weights in facts.values()), held.asserted, held.present)
         course = Course(last, self._policy, left=meter.left, facts=moved)
         try:
@@ -244,7 +248,7 @@ class Epoch:
         held: Held,
         facts: Mapping[str, FactDelta],
     ) -> None:
-        """Evaluate a stratum: what changed since it was `before`, or, where that is None, everything."""
+        """Evaluate a stratum: what changed since it was `before`, or everything if `before` is None."""
         meter.enter(stratum, course)
         if before is not None:
             course.begin()

@@ -13,7 +13,7 @@ def parse_size(text: str) -> int:
     Raises:
         InvalidRequestError: it is not one.
     """
-    # Here, because only command lines ask for it.
+    # Imported here, because only command lines need it.
     from pydantic import ByteSize, TypeAdapter, ValidationError
 
     try:
@@ -37,7 +37,9 @@ def parse_seconds(text: str) -> float | None:
     except ValueError:
         limit = -1.0
     if not 0 < limit < math.inf:
-        raise InvalidRequestError(f"{shown(text)} is not a number of seconds above 0; 'none' is no limit")
+        raise InvalidRequestError(
+            f"{shown(text)} is not a number of seconds above 0; write 'none' for no limit"
+        )
     return limit
 
 
@@ -47,7 +49,7 @@ def parse_whole(text: str, least: int = 1, most: int | None = None) -> int:
     Raises:
         InvalidRequestError: it is not one.
     """
-    # Not more digits than Python reads.
+    # At most as many digits as Python reads.
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 100 else -1
     if number < least or (most is not None and number > most):
         span = f"from {least} on" if most is None else f"from {least} to {most}"

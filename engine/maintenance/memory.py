@@ -1,7 +1,7 @@
 """How much memory this process may have.
 
 In: what the system says: the machine's memory, the limits of the control groups that the process is in (version 2 and
-1), and the limit of its address space. Out: bytes. Always: the least of them; what cannot be read does not limit. A
+1), and the limit of its address space. Out: bytes. Always: the least of them; a limit that cannot be read is ignored. A
 container's limit is that of its control group, and a group is limited by those above it too.
 """
 
@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SHARE = 2
-"""Of the memory that the process may have, one part in this many is for the tuples that are kept: the rest is for what
-an epoch needs beside them, and for everything else."""
+"""One part in this many of the memory that the process may have is for the tuples that are kept: the rest is for what
+an epoch needs in addition, and for everything else.
+"""
 
 
 def default_memory_budget() -> int:
@@ -49,8 +50,9 @@ def _group_limits(root: Path) -> Iterator[int]:
 
 
 def _limits_along(mounted: Path, path: str, name: str) -> Iterator[int]:
-    """The limits of a group and of all above it. In a container the path may be one of the host: then only what is
-    mounted is there to be read."""
+    """The limits of a group and of all above it. In a container the path may be one of the host; then only the mounted
+    part can be read.
+    """
     group = mounted / path.strip("/")
     for folder in (group, *group.parents):
         if folder != mounted and mounted not in folder.parents:

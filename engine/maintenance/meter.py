@@ -14,7 +14,7 @@ from engine.maintenance.policy import Course, known_to_users
 
 
 class Growing(Protocol):
-    """A relation as the budget sees it: `live` are the tuples that it holds."""
+    """A relation as the budget sees it: `live` is the number of tuples that it holds."""
 
     @property
     def name(self) -> str: ...
@@ -29,8 +29,8 @@ class Growing(Protocol):
 class Meter:
     """Counts derivations, and refuses what passes the budget.
 
-    memory: gives the bytes that are held in all; without it those of `relations` are summed up. `beside` are the bytes
-    of what the epoch keeps next to them: the journal, and the changes of lower relations.
+    memory: returns the bytes that are held in all; without it those of `relations` are summed up. `beside` are the
+    bytes that the epoch keeps in addition: the journal, and the changes of lower relations.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Meter:
             self.budget.entered(known_to_users(stratum.relations))
 
     def grew(self) -> None:
-        """Some array of a relation was enlarged."""
+        """An array of a relation was enlarged."""
         self._grew = True
 
     def reserve(self, size: int, relation: Growing | None = None) -> None:
-        """Arrays of so many bytes are about to be made, beside all that is there.
+        """Arrays of this many bytes are about to be made, in addition to the existing ones.
 
         Raises:
             BudgetExceededError: there is no room for them.
@@ -98,11 +98,10 @@ class Meter:
         """Ask whether the evaluation may go on.
 
         Raises:
-            BudgetExceededError: its time is over.
-            EvaluationCancelledError: somebody wants it no more.
+            BudgetExceededError: its time is over. EvaluationCancelledError: it was cancelled.
         """
         if self.budget.cancelled is not None and self.budget.cancelled():
-            raise EvaluationCancelledError("the evaluation was cancelled; it was dropped whole")
+            raise EvaluationCancelledError("the evaluation was cancelled; all of it was dropped")
         if self._stop is not None and time.monotonic() > self._stop:
             hint = "To allow it more: Budget(seconds=...), 'zedlog run --timeout', 'zedlog serve --epoch-seconds'"
             self._refuse("seconds", f"more than the {self.budget.seconds:g} seconds allowed", hint=hint)
@@ -115,13 +114,13 @@ class Meter:
             self._refuse(
                 "height",
                 f"a tuple of height {height:,}, of {limit:,} allowed",
-                hint="If the recursion ends, allow it more heights (max_height, --max-height); if it does not, bound "
-                "the values that it computes",
+                hint="If the recursion ends, allow more heights (max_height, --max-height); "
+                "if it does not end, add a condition that bounds the values that it computes",
             )
 
     def tuples(self, relation: Growing, stratum: Stratum) -> None:
         """Tuples were pushed to `relation`."""
-        # One join may hand on chunk after chunk, and is charged once. Facts are not evaluation.
+        # One join may deliver many chunks, and is charged once. Facts are not evaluation.
         if self.derivations:
             self.check_time()
         limit = self.budget.tuples
@@ -138,11 +137,11 @@ class Meter:
         names = stratum.relations if stratum else ()
         own = [self._relations[name] for name in names if name in self._relations]
         grown = self._relations[relation.name] if relation else max(own, key=lambda r: r.live, default=None)
-        # Relations and rules that only the circuit has say nothing to a user.
+        # Relations and rules that exist only in the circuit mean nothing to a user.
         shown = grown if grown is not None and known_to_users((grown.name,)) else None
         where = f" while {shown.name} grew to {shown.live:,} tuples" if shown else ""
         raise BudgetExceededError(
-            f"the transaction needs {text}{where}; it was dropped whole{'. ' if hint else ''}{hint}",
+            f"the transaction needs {text}{where}; it was dropped and changed nothing{'. ' if hint else ''}{hint}",
             budget=what,
             stratum=list(known_to_users(names)),
             rules=sorted({rule.id.partition(INTERNAL)[0] for rule in stratum.rules}) if stratum else [],

@@ -1,16 +1,17 @@
-"""Recursion that swings for ever: found while the heights of a stratum go by.
+"""Finds recursion that alternates for ever, while a stratum is evaluated height by height.
 
-A `min` or `max` may be recursive. Where the rest of the program is monotone in it, as shortest paths are, every height
-brings better values and the heights end. Otherwise a value may take away what it rests on, come back, and so on: such a
-program has no model. The tuples that are present at a height determine those of the next one, so a stratum swings for
-ever exactly when the same set of tuples is present at two heights between which something changed.
+A `min` or `max` may be recursive. If the rest of the program is monotone in it, as with shortest paths, every height
+brings better values and the heights end. Otherwise a value may remove the tuples from which it was derived, come back,
+and so on: such a program has no model. The tuples that are present at a height determine those of the next one, so a
+stratum alternates for ever exactly when the same set of tuples is present at two heights between which something
+changed.
 
-In: the entry changes of each height. Out: nothing, or `Swing` with the folded relation, the group of the smallest
-codes that changes, and the values that it takes. Sets are compared by a sum of 64-bit hashes of their tuples, kept from
-height to height, with a mark that is set again after 1, 2, 4 ... heights (Brent, BIT 20, 1980), so that nothing but the
-sum and the mark is kept. An update changes a timeline that was there before; from the last height of the old one on the
-changes alone say what the new one does, and only from there on marks are set. It costs nothing for the first `PATIENCE`
-heights, and then some calls for the changes of a height.
+In: the entry changes of each height. Out: nothing, or `Swing` with the folded relation, the changing group with the
+smallest codes, and the values that it takes. Sets are compared by a sum of 64-bit hashes of their tuples, which is
+maintained from height to height and compared with a mark that is set again after 1, 2, 4 ... heights (Brent, BIT 20,
+1980), so that only the sum and the mark are kept. An update changes an existing timeline; after the last height of the
+old timeline the changes alone determine the new one, so marks are set only from there on. The first `PATIENCE` heights
+cost nothing, and each later one some calls for its changes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from engine.data.values import decode, decode_column
 from engine.errors import FixpointNotReachedError, shown
 
 PATIENCE = 64
-"""Heights of an epoch after which a stratum is watched."""
+"""The number of heights of an epoch after which a stratum is watched."""
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 
@@ -37,15 +38,16 @@ Changes = Mapping[str, tuple[Codes, Codes]]
 
 
 class Swing(Exception):
-    """A stratum swings for ever; `codes` are the tuples of a group of `fold` that come and go, `height` where it was
-    found."""
+    """A stratum alternates for ever; `codes` are the tuples of a group of `fold` that come and go, `height` is where
+    that was found.
+    """
 
     def __init__(self, fold: Fold, codes: Codes, height: int) -> None:
         super().__init__(fold.relation)
         self._fold, self._codes, self._height = fold, codes, height
 
     def error(self, symbols: SymbolTable) -> FixpointNotReachedError:
-        """The same for the user."""
+        """The same as an error for the user."""
         fold, codes = self._fold, self._codes
         types = [fold.types[column] for column in fold.group]
         group = list(decode(codes[:1, list(fold.group)], types, symbols)[0])
@@ -54,10 +56,10 @@ class Swing(Exception):
         where = f"of {name}({', '.join(map(shown, group))})" if group else f"of {name}"
         told = ", ".join(map(shown, values[:10])) + (", ..." if len(values) > 10 else "")
         return FixpointNotReachedError(
-            f"the {fold.function} {where} never comes to rest: it swings between {told}, because the rules take away "
-            f"what a value rests on as soon as {name} has that value; nothing was changed. Rules on which a recursive "
-            f"{fold.function} depends must not ask for one value of it (by a constant, by =, or by a condition that a "
-            "better value makes false)",
+            f"the {fold.function} {where} never settles: it alternates between {told}, because as soon as {name} has "
+            f"one of these values, the rules no longer derive it; nothing was changed. Rules on which a recursive "
+            f"{fold.function} depends must not test for a particular value of it (by a constant, by =, or by a "
+            "condition that a better value makes false)",
             relation=name,
             group=group,
             values=values[:100],
@@ -66,8 +68,9 @@ class Swing(Exception):
 
 
 class Oscillation:
-    """The watch over one stratum in one epoch. last_height: asked once, gives the largest height of an entry that the
-    stratum has now."""
+    """Watches one stratum in one epoch. last_height: called once, returns the largest height of an entry that the
+    stratum has now.
+    """
 
     def __init__(self, stratum: Stratum, last_height: Callable[[], int], patience: int = PATIENCE) -> None:
         self._folds = {fold.target: fold for fold in stratum.folds}
@@ -83,14 +86,14 @@ class Oscillation:
 
     @property
     def watches(self) -> bool:
-        """Whether it wants the changes of the present height."""
+        """Whether the changes of the present height are to be given to `note`."""
         return self._from is not None
 
     def rise(self, height: int) -> None:
         """The epoch comes to `height`: the heights before it are complete.
 
         Raises:
-            Swing: the stratum goes on for ever.
+            Swing: the stratum alternates for ever.
         """
         if self._from is None:
             self._left -= 1
@@ -114,14 +117,14 @@ class Oscillation:
             self._since, self._wait = 0, 2 * self._wait
 
     def note(self, changes: Changes) -> None:
-        """Entry changes of the present height, if it `watches`."""
+        """Take entry changes of the present height, if it `watches`."""
         for name, (codes, weights) in changes.items():
             self.add(name, hash_sum(name, codes, weights), bool(weights.any()))
             if self._seen is not None and name in self._folds:
                 self._seen.setdefault(name, []).append(codes[weights != 0])
 
     def add(self, name: str, hashes: int, moved: bool) -> None:
-        """The same of changes that are elsewhere, by the sum of their hashes."""
+        """The same for changes that are held elsewhere, given by the sum of their hashes."""
         self._sum = (self._sum + hashes) % 2**64
         self._moved = self._moved or moved
 

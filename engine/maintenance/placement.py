@@ -1,6 +1,6 @@
-"""What a placement is: something that holds a circuit's state and brings it through one epoch.
+"""The interface of a placement: it holds a circuit's state and brings it through one epoch.
 
-The reasoner owns the program, the symbols and the decision what an epoch contains; a placement owns the arranged
+The reasoner owns the program and the symbols, and decides what an epoch contains; a placement owns the arranged
 collections. An epoch is `execute`, then exactly one of `commit` and `rollback`; between the two the state is the new
 one. Codes are int64 (engine/data/values.py).
 """
@@ -22,20 +22,20 @@ from engine.maintenance.policy import Policy, Switched
 
 DEFAULT = Policy()
 MAX_HEIGHT = 1_100_000
-"""The greatest height of a tuple unless a budget says otherwise: a counter to a million fits, one without an end is
-found out in some minutes."""
+"""The greatest height of a tuple unless a budget says otherwise: a counter to a million fits, and an endless one is
+detected within some minutes.
+"""
 FactDelta = tuple[Codes, Codes]
-"""(codes, weights int64[n]): what is added to the asserted weights. A tuple may stand twice."""
+"""(codes, weights int64[n]): the changes to the asserted weights. A tuple may occur more than once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one epoch may take at the most; None is no limit.
+    """The most that one epoch may take; None is no limit.
 
     derivations: enumerated in the epoch. tuples: rows held by all relations after it. height: of any tuple of a
-    recursive stratum.
-    memory: bytes of all arrays. seconds: of evaluation. cancelled: asked now and then; true ends the evaluation.
-    entered: told the relations of each stratum that the evaluation comes to.
+    recursive stratum. memory: bytes of all arrays. seconds: of evaluation. cancelled: called now and then; true ends
+    the evaluation. entered: called with the relations of each stratum that the evaluation comes to.
     """
 
     derivations: int | None = None
@@ -71,15 +71,16 @@ class Executed:
 
 @dataclass(frozen=True, slots=True)
 class PlacementState:
-    """All that a placement holds, on its way into another: the circuit, and for each relation an Arrow table of
-    (c0 .., height, support, entry), whose rows of the same tuple and height are to be summed up."""
+    """Everything that a placement holds, for a move to another: the circuit, and for each relation an Arrow table of
+    (c0 .., height, support, entry), in which rows of the same tuple and height are to be summed up.
+    """
 
     circuit: Circuit
     relations: Mapping[str, pa.Table]
 
 
 class Encode(Protocol):
-    """Constants to codes. `symbols` is where computed strings are interned."""
+    """Encodes constants. Computed strings are interned in `symbols`."""
 
     symbols: SymbolTable
 
@@ -101,8 +102,8 @@ class Placement(Protocol):
     ) -> Executed:
         """Bring the state to `circuit` over the facts changed by `facts`.
 
-        The rules that appear or disappear are found by comparing with the circuit of the last epoch. `encode` gives
-        the code of a constant. `policy` says which strata are updated and which are bootstrapped; the result is the
+        The rules that appear or disappear are found by comparing with the circuit of the last epoch. `encode` gives the
+        code of a constant. `policy` decides which strata are updated and which are bootstrapped; the result is the
         same. After an error the state is as before.
 
         Raises:
@@ -131,14 +132,15 @@ class Placement(Protocol):
         """Bytes held."""
 
     def codes(self, columns: Mapping[str, Sequence[int] | None]) -> Codes | None:
-        """The distinct codes in these columns of relations (None: in all columns), int64[n]; None where it would cost
-        too much to look. Not between `execute` and its end."""
+        """The distinct codes in these columns of relations (None: in all columns), int64[n]; None if looking would cost
+        too much. Not allowed between `execute` and its `commit` or `rollback`.
+        """
 
     def state(self) -> dict[str, Any]:
         """The whole internal state in codes, in a canonical form: facts, supports, entries, indexes."""
 
     def export_state(self) -> PlacementState:
-        """Everything, supports and heights included. Not between `execute` and its end."""
+        """Everything, supports and heights included. Not allowed between `execute` and its `commit` or `rollback`."""
 
     def import_state(self, state: PlacementState, encode: Encode) -> None:
         """Hold what another placement held; this one must be new."""

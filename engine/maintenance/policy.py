@@ -1,37 +1,39 @@
-"""The elastic choice: whether a stratum is updated or bootstrapped, decided while the update runs. Policy only.
+"""The elastic choice: whether a stratum is updated or bootstrapped, decided while the update runs. This is only the
+policy; placements do the work.
 
 In: what the stratum's last bootstrap enumerated, height by height, and what the running update enumerates. Out: the
 update goes on, or `Abandoned` is raised, and the placement drops the stratum's partial work and bootstraps it. Always:
 the decision depends on counts alone, so the same state and the same transaction decide the same way on any machine;
 it never changes a result, only what the result costs.
 
-**The rule.** An update is abandoned when what it has cost passes `switch` times the bootstrap, and what is still to
-come is estimated to cost more than the bootstrap. So about the fraction `switch` of a bootstrap is lost at the most.
+**The rule.** An update is abandoned when its cost so far exceeds `switch` times the cost of a bootstrap, and the rest
+of it is estimated to cost more than the bootstrap. So at most about the fraction `switch` of a bootstrap is lost.
 
-**The unit.** Derivations are enumerated, summed up, and pushed to the supports of their heads. The pushes are what
-takes the time: on programs in which a push sums up from 2 to 100 derivations, it is within a quarter 0.45 us in a
-bootstrap, and 2.2 times that in an update, which meets supports, entries and indexes that are there and keeps an undo
-log (`benchmarks/elastic.py`). So costs are compared in pushes. Before an update has pushed anything, it is taken to
-sum up less than a bootstrap and more than not at all: the geometric mean of both.
+**The unit.** Derivations are enumerated, summed up, and pushed to the supports of their heads. The pushes take most of
+the time: on programs in which a push sums up from 2 to 100 derivations, it takes 0.45 us in a bootstrap, give or take a
+quarter, and 2.2 times that in an update, which meets existing supports, entries and indexes and keeps an undo log
+(`benchmarks/elastic.py`). So costs are compared in pushes. Before an update has pushed anything, its number of pushes
+for each derivation is assumed to be the geometric mean of that of a bootstrap and 1.
 
-**The bootstrap.** A bootstrap enumerates each derivation that holds once. So the cost of one now is that of the last
-one, times the derivations that hold now over those that held then; and what the update is about to add or to take away
-is added to it or taken from it.
+**The bootstrap.** A bootstrap enumerates each derivation that holds once. So the cost of one now is the cost of the
+last one, times the derivations that hold now over those that held then; the derivations that the update is about to add
+or take away are added to it or subtracted from it.
 
-**Facts.** A bootstrap pushes the facts that the stratum's own relations hold, and those that change, an update only
-those that change, at its price. How many they are is known before the start. Where they alone pass the fraction, it is
-decided there, and nothing is lost: what they are going to derive is taken to be the share of the bootstrap's
-derivations at height 0 that they are of the facts held, and at greater heights the share that they are of all tuples.
+**Facts.** A bootstrap pushes the facts that the stratum's own relations hold, and those that change; an update pushes
+only those that change, at its own price. Their number is known before the start. If they alone exceed the fraction, the
+decision is made at once, and nothing is lost: at height 0, the changed facts are expected to cause the same share of
+the bootstrap's derivations as their share of the facts held, and at greater heights as their share of all tuples.
 
-**What is lost.** What an update has done is undone before the bootstrap, at a push for each: measured, 0.35 us. So it
-is counted for the update's going on. On Spark, where a version is only forgotten, it is not.
+**What is lost.** The pushes of an abandoned update are undone before the bootstrap, each at about the cost of a push
+(0.35 us, measured). So this cost is counted in favour of going on with the update. On Spark it is not counted, because
+there a version is simply forgotten.
 
-**What is to come.** A placement says how many derivations a step will enumerate before it does so: that much is known.
-Beyond it, look at the share of the bootstrap's derivations at the present height that the update enumerates there: of
-a change that touches a tenth of the tuples of a height, a tenth of the derivations that start there are expected to
-change. The same share of the bootstrap's derivations at all greater heights is the estimate. It is renewed at every
-height, so a change that spreads is noticed where it does. A share above two is not believed: an entry can leave and
-come back, no more.
+**What is to come.** A placement says how many derivations a step will enumerate before it does so; that much is known.
+Beyond it, the estimate uses the share of the bootstrap's derivations at the present height that the update enumerates:
+if a change touches a tenth of the tuples of a height, a tenth of the derivations that start there are expected to
+change. The estimate is the same share of the bootstrap's derivations at all greater heights. It is renewed at every
+height, so a change that spreads is noticed where it spreads. The share is limited to two, because an entry can leave
+and come back, but no more.
 """
 
 from __future__ import annotations
@@ -50,9 +52,9 @@ from engine.data.transaction import STRATEGIES, Strategy
 from engine.errors import InvalidRequestError, shown
 
 SWITCH = 0.2
-"""The fraction of a bootstrap after which an update may be abandoned, where nothing else is said."""
+"""The default fraction of a bootstrap after which an update may be abandoned."""
 BELOW = -1
-"""In a profile, the place of what comes from outside the recursion: lower strata's changes, and whole rules."""
+"""In a profile, the place of derivations from outside the recursion: lower strata's changes, and whole rules."""
 _SHARE = 2.0
 
 
@@ -61,8 +63,8 @@ class Policy:
     """How the strategy of each stratum is chosen.
 
     strategy: `update` never abandons; `bootstrap` computes every stratum that changes from nothing; `auto` follows the
-    rule. switch: see the module; 0 is the same as `bootstrap`, infinity as `update`. floor: pushes that a switch
-    must save at the least, for new arrays cost something too. price: what a push of an update costs, in pushes of a
+    rule. switch: see the module; 0 is the same as `bootstrap`, infinity as `update`. floor: the least number of pushes
+    that a switch must save, because new arrays cost something too. price: the cost of an update's push, in pushes of a
     bootstrap.
     """
 
@@ -77,7 +79,7 @@ class Policy:
                 f"strategy must be one of {', '.join(STRATEGIES)}, not {shown(self.strategy)}"
             )
         if not self.switch >= 0:
-            raise InvalidRequestError(f"switch must be a number of 0 or more, or inf, not {self.switch}")
+            raise InvalidRequestError(f"switch must be a number of at least 0, or inf, not {self.switch}")
 
     @property
     def always(self) -> bool:
@@ -98,23 +100,23 @@ def parse_switch(text: str) -> float:
     """A fraction as it is typed; `none` is infinite.
 
     Raises:
-        InvalidRequestError: it is no number.
+        InvalidRequestError: it is not a number.
     """
     try:
         return math.inf if text == "none" else float(text)
     except ValueError:
         raise InvalidRequestError(
-            f"switch must be a number of 0 or more, or none, not {shown(text)}"
+            f"switch must be a number of at least 0, or none, not {shown(text)}"
         ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class BootstrapCost:
-    """What the last bootstrap of a stratum took, and how the stratum has grown since.
+    """The cost of the last bootstrap of a stratum, and how the stratum has grown since.
 
-    derivations, pushed: that it enumerated, and the support changes that it pushed for them. held: derivations that
-    held after it (or another measure that grows with them). now: the same, now. heights, sums: derivations up to and
-    including a height, ascending.
+    derivations: that it enumerated. pushed: support changes that it pushed for them. held: derivations that held after
+    it (or another measure that grows with them). now: the present value of the same measure. heights, sums: the
+    derivations up to and including each height, ascending.
     """
 
     derivations: int
@@ -133,7 +135,7 @@ class BootstrapCost:
 
     @property
     def ratio(self) -> float:
-        """Pushes for each derivation: 1 where none are summed up."""
+        """Pushes for each derivation: 1 if none are summed up."""
         return self.pushed / self.derivations if self.derivations else 1.0
 
     def estimate(self, added: float = 0.0) -> float:
@@ -152,8 +154,9 @@ class BootstrapCost:
 
 @dataclass(frozen=True, slots=True)
 class OwnFacts:
-    """How the facts of a stratum's own relations change. added, gone: with weight above or below 0. held: facts, and
-    tuples: all that was present, before the change."""
+    """How the facts of a stratum's own relations change. added, gone: facts with a weight above or below 0. held: the
+    facts, and tuples: all tuples that were present, before the change.
+    """
 
     added: int = 0
     gone: int = 0
@@ -183,7 +186,9 @@ class OwnFacts:
 
 
 class Abandoned(Exception):
-    """The update is not to go on. `step`: derivations of the step that was being charged; else as `Switched`."""
+    """The update is not to go on. `step`: derivations of the step that was being charged; the other fields are those of
+    `Switched`.
+    """
 
     def __init__(self, spent: int, step: int, estimate: float, bootstrap: float, facts: int) -> None:
         super().__init__("the update is abandoned for a bootstrap")
@@ -196,7 +201,8 @@ class Abandoned(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Switched:
-    """A stratum that was bootstrapped though its members are as they were. `asked`: for the transaction wanted it.
+    """A stratum that was bootstrapped although its members are unchanged. `asked`: because the transaction asked for
+    it.
 
     spent: derivations of the update that was abandoned. estimate: what it was expected to need in all. bootstrap: what
     the bootstrap was expected to need. facts: of the stratum's own relations that change.
@@ -216,10 +222,10 @@ class Switched:
 
 
 class Course:
-    """One stratum's way through one epoch, as counts; raises `Abandoned` where the policy says so.
+    """One stratum's way through one epoch, as counts; raises `Abandoned` if the policy says so.
 
-    last: of its last bootstrap; None where nothing was derived before, so that this is one. policy: None for a run
-    that must not be abandoned. ahead: whether a step is charged before it is done, and has to be undone after it.
+    last: the cost of its last bootstrap; None if nothing was derived before, so that this is one. policy: None for a
+    run that must not be abandoned. ahead: whether a step is charged before it is done, and has to be undone after it.
     left: derivations that the epoch's budget still allows. facts: that change in the stratum's own relations.
     """
 
@@ -270,11 +276,13 @@ class Course:
         self._height = height
 
     def send(self, direction: float) -> None:
-        """What is charged from now on adds (1) or takes away (-1), or some of both."""
+        """The derivations that are charged from now on are added (1) or taken away (-1), or some of both."""
         self._direction = direction
 
     def emitted(self, pushed: int, net: float, gross: float) -> None:
-        """Supports were pushed: how many changes, the sum of their weights, and of the weights' sizes."""
+        """Supports were pushed: how many changes, the sum of their weights, and the sum of the weights' absolute
+        values.
+        """
         self._pushed += pushed
         self.net += net
         self._gross += gross
@@ -311,7 +319,7 @@ class Course:
         self._decide(last, policy, update - undone, bootstrap, self.spent + step + later, step)
 
     def _bootstrap(self, last: BootstrapCost, derivations: float) -> float:
-        """What a bootstrap of so many derivations pushes."""
+        """The pushes of a bootstrap with this many derivations."""
         return last.ratio * max(0.0, derivations) + self._facts.held + self._facts.moved
 
     def _decide(
@@ -323,7 +331,7 @@ class Course:
         estimate: float,
         step: int = 0,
     ) -> None:
-        """Compare what going on costs, `update` pushes, with a bootstrap of so many derivations.
+        """Compare the cost of going on, `update` pushes, with a bootstrap of this many derivations.
 
         Raises:
             Abandoned: the bootstrap is cheaper, and the budget has room for it.
@@ -344,7 +352,9 @@ class Course:
         return min(_SHARE, done / (usual * growth)) * (last.derivations - below) * growth
 
     def cost(self) -> BootstrapCost:
-        """The stratum's cost after the run: a new one after a bootstrap, else the last one, grown."""
+        """The stratum's cost after the run: a new one after a bootstrap, otherwise the last one, adjusted to its
+        growth.
+        """
         if self._last is None or self._last.held <= 0:
             return BootstrapCost.of(self.profile, self._pushed, self.net)
         return replace(self._last, now=self._last.now + self.net)
@@ -357,7 +367,7 @@ def _unknown(last: BootstrapCost) -> float:
 
 def reason(policy: Policy, switched: Sequence[Switched], rebuilt: Sequence[tuple[str, ...]]) -> str:
     """Why an epoch was evaluated as it was, in words."""
-    # A stratum of relations that only the circuit has goes with one that the user knows.
+    # A stratum of relations that exist only in the circuit belongs to one that the user knows.
     parts = [_told(one) for one in switched if known_to_users(one.relations)]
     if switched and not parts:
         parts.append("bootstrapped in part")
@@ -366,7 +376,7 @@ def reason(policy: Policy, switched: Sequence[Switched], rebuilt: Sequence[tuple
         parts.append("bootstrapped, as asked: nothing was derived before" if asked else "maintained")
     told = [relations for relations in rebuilt if known_to_users(relations)]
     if told:
-        parts.append(f"built anew, for its members changed: {', '.join(map(_named, told))}")
+        parts.append(f"built anew because its members changed: {', '.join(map(_named, told))}")
     return "; ".join(parts)
 
 
@@ -376,12 +386,12 @@ def _told(one: Switched) -> str:
     facts = f", and to change {one.facts:,} of its facts one by one" if one.facts else ""
     return (
         f"bootstrapped {_named(one.relations)}: after {one.spent:,} derivations its update was expected to need "
-        f"{one.estimate:,}{facts}, dearer ones than the {one.bootstrap:,} that a bootstrap was expected to need"
+        f"{one.estimate:,}{facts}, which cost more than the {one.bootstrap:,} that a bootstrap was expected to need"
     )
 
 
 def known_to_users(relations: Iterable[str]) -> tuple[str, ...]:
-    """The relations without those that only the circuit has."""
+    """The relations without those that exist only in the circuit."""
     return tuple(name for name in relations if not is_internal(name))
 
 

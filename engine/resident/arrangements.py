@@ -13,7 +13,7 @@ from engine.resident.relation import Relation
 
 
 class Arrangements:
-    """See the module. `meter`: watches what grows while an epoch is executed; None otherwise."""
+    """See the module. `meter`: watches what grows while an epoch is executed; None at other times."""
 
     def __init__(self) -> None:
         self.circuit = EMPTY
@@ -27,13 +27,13 @@ class Arrangements:
         self._resized: set[str] = set()
 
     def make(self, name: str, arity: int, fold: Fold | None) -> Relation:
-        """An empty relation in the place of whatever has the name; fold: over its own tuples."""
+        """Make an empty relation, which replaces any relation of that name. fold: over its own tuples."""
         self._resized.add(name)
         relation = self.relations[name] = Relation(name, arity, self._grows, fold)
         return relation
 
     def resized(self, names: Iterable[str]) -> None:
-        """The arrays of these relations may have another size now, or are gone."""
+        """The arrays of these relations may have another size now, or may no longer exist."""
         self._resized.update(names)
 
     def memory(self) -> int:

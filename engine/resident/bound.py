@@ -1,4 +1,4 @@
-"""A plan as the kernels take it: variables are column numbers, constants are codes, all in small arrays."""
+"""Plans in the form that kernels take: variables are column numbers, constants are codes, all in small arrays."""
 
 from __future__ import annotations
 

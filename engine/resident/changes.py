@@ -1,8 +1,9 @@
-"""What an epoch changed of one relation, out of its journal: for the strata above, for readers, and for taking it back.
+"""The changes of one relation in an epoch, computed from its journal: for the strata above, for readers, and for
+undoing them.
 
-In: the relation as it is now, its journal, and, where it was built anew, the relation that it replaced. Out: net
-changes of presence, or of all that a reader can see. Always: a relation with a journal costs in proportion to the
-journal, one that was built anew a look-up for each tuple of either.
+In: the relation as it is now, its journal, and, if it was built anew, the relation that it replaced. Out: net changes
+of presence, or of everything that a reader can see. Always: a relation with a journal costs in proportion to the
+journal; one that was built anew costs a look-up for each tuple of the old and the new relation.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def visible_change(relation: Relation, changes: RelationJournal, replaced: Relat
 
 
 def _difference(old: Relation, new: Relation) -> tuple[Codes, Codes]:
-    """The tuples present in one of the two: codes, and +1 (new) or -1 (old)."""
+    """The tuples that are present in only one of the two: codes, and +1 (new) or -1 (old)."""
     change = _visible_difference(old, new)
     moved = np.flatnonzero(change.present)
     return change.codes[moved], change.present[moved].astype(np.int64)
@@ -114,7 +115,7 @@ def _visible_difference(old: Relation, new: Relation) -> RelationChange:
 
 
 def undo(relation: Relation, changes: RelationJournal) -> None:
-    """Take back what an epoch did, by doing the opposite: entries first, then supports, then rows."""
+    """Undo what an epoch did, by doing the opposite: entries first, then supports, then rows."""
     if changes.fresh:
         relation.clear()
         return

@@ -1,4 +1,4 @@
-"""The invariants of a resident relation, for tests and for looking for faults: everything against everything, slowly.
+"""Checks of the invariants of a resident relation, for tests and debugging: complete, and therefore slow.
 
 Always true of a relation between two epochs: a row is found under its own tuple; entries follow from supports by
 their definition, height by height; each index holds each entry once.

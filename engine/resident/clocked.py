@@ -3,15 +3,14 @@
 In: at each height, in ascending order, the entry changes of the sources that are of the fold's own stratum (one batch
 a source), and once the groups that changed in lower sources. Out: what to add to the target's supports at that height.
 
-    C(k)   the contributions present at height k; those of lower strata are present from height 1 on
-    F(k)   the aggregate over C(k); there is none where C(k) is empty
-    H(k)   the value held: F(k), but H(k - 1) where both are there and |F(k) - H(k - 1)| <= tolerance
-    the target's supports at k: +1 for H(k) and -1 for H(k - 1), where they differ
+    C(k)   the contributions present at height k; those of lower strata are present from height 1 on F(k)   the
+    aggregate over C(k); there is none if C(k) is empty H(k)   the value held: F(k), but H(k - 1) if both exist and
+    |F(k) - H(k - 1)| <= tolerance the target's supports at k: +1 for H(k) and -1 for H(k - 1), if they differ
 
-Always: supports below the present height are those of the new facts and rules, supports from it on still the old ones.
-So the timeline of a group is walked from the first height at which something of it changed, and each change is the
-difference between what the timeline is to be and what it was. The result depends on the present contributions alone:
-sums of floats are taken anew, in ascending order, wherever the set of contributions changed.
+Always: supports below the present height are those of the new facts and rules; supports at or above it are still the
+old ones. So the timeline of a group is walked from the first height at which something in it changed, and each change
+is the difference between the new timeline and the old one. The result depends only on the present contributions: sums
+of floats are computed anew, in ascending order, wherever the set of contributions changed.
 
 Nothing is kept between epochs. A group is read once, when it is first touched: its present contributions, and all that
 old entries say about larger heights. From there on a height costs the contributions of the groups that change at it,
@@ -36,7 +35,7 @@ from engine.resident.layout import I32, I64, grown
 from engine.resident.relation import ONE, Relation
 
 FIRST = 1
-"""The height of contributions from lower strata: that of any derivation from them."""
+"""The height of contributions from lower strata, which is that of any derivation from them."""
 _GROUND = np.zeros(1, np.int32)
 _EXACT = Fixpoint(0.0, np.iinfo(np.int32).max)
 _ID, _VALUE, _KEY, _WEIGHT = range(4)
@@ -47,7 +46,7 @@ Source = tuple[str, Relation, bool]
 
 
 class Pending:
-    """Rows int64[n, width] by height, to be taken in ascending height.
+    """Rows int64[n, width] by height, which are taken in ascending height.
 
     Sorted runs, each more than twice as long as the next: adding and taking n rows costs O(n log n), however they come.
     """
@@ -153,7 +152,9 @@ class ClockedFold:
         self._noted: list[tuple[int, I32, I64]] = []
 
     def touch(self, groups: I64) -> None:
-        """Groups int64[n, size] of which a lower source changed, or all of a source is meant; before any height."""
+        """Take groups int64[n, size] in which a lower source changed, or all groups of a source; called before any
+        height.
+        """
         if len(groups):
             self._touched.append(groups)
 
@@ -165,7 +166,7 @@ class ClockedFold:
         return bool(self._noted) or self.next_height() == height
 
     def next_height(self) -> int | None:
-        """The smallest height at which something is known to be to do."""
+        """The smallest height at which there is known work."""
         heights = [self._ahead.lowest(), self._old.lowest(), FIRST if self._touched else None]
         return min((height for height in heights if height is not None), default=None)
 
@@ -282,7 +283,7 @@ class ClockedFold:
         return fold_values(self.fold, owner, np.ascontiguousarray(rows[:, 0]), counts), counts > 0
 
     def _within(self, values: I64, held: I64) -> Flags:
-        """Where a new value differs from the held one by no more than the tolerance."""
+        """Which new values differ from the held ones by no more than the tolerance."""
         tolerance = self._limit.tolerance
         near: Flags = values == held
         if tolerance > 0 and self.fold.result is ColumnType.FLOAT:
@@ -316,7 +317,7 @@ class ClockedFold:
         height: int,
         symbols: SymbolTable | None,
     ) -> FixpointNotReachedError:
-        """The error, about the group of the smallest codes: the same one whatever the order of the facts was.
+        """The error, for the group with the smallest codes, so that it does not depend on the order of the facts.
 
         before, after: the values of the groups `ids`, and whether there are any.
         """
@@ -333,9 +334,9 @@ class ClockedFold:
         name, limit = self.fold.relation, self._limit
         where = f"of {name}({', '.join(map(shown, group))})" if group else f"of {name}"
         return FixpointNotReachedError(
-            f"the {self.fold.function} {where} has not come to rest at height {limit.max_height}: it goes on from "
+            f"the {self.fold.function} {where} has not settled at height {limit.max_height}: it still changes from "
             f"{last[0]} to {last[1]} at height {height}; nothing was changed. If it converges, declare {name} with a "
-            "larger max_height or a larger tolerance; if it does not, bound what the recursion adds",
+            "larger max_height or a larger tolerance; if it does not, bound the values that the recursion adds",
             relation=name,
             group=group,
             values=last,

@@ -1,10 +1,9 @@
-"""One epoch of the resident placement: the work of the strata, and what it takes to keep it or to drop it.
+"""One epoch of the resident placement: the work on the strata, and how to commit it or roll it back.
 
 In: the state, the circuit of the epoch, the changed facts. Out: the changes of each relation. Always: everything that
-is done is in a journal, so that `rollback` leaves supports, entries and indexes as they were; `commit` drops the
-journal and the rows that nothing holds any more. A stratum that is computed from nothing is built beside the old one,
-and the difference flows on. Which of the two is done with a stratum is decided by the walk
-(engine/maintenance/epoch.py).
+is done is in a journal, so that `rollback` restores supports, entries and indexes; `commit` drops the journal and the
+rows that nothing holds any more. A stratum that is computed from nothing is built beside the old one, and the
+difference between them is passed on. The walk (engine/maintenance/epoch.py) decides how each stratum is treated.
 """
 
 from __future__ import annotations
@@ -134,7 +133,7 @@ class ResidentEpoch:
         return len(delta) > 0
 
     def _reserve_change(self, name: str) -> None:
-        """Room for what the epoch tells of a relation."""
+        """Reserve room for the change of a relation that the epoch reports."""
         changes, relation = self._journal[name], self._state.relations[name]
         rows = sum(len(rows) for rows, _, _ in changes.pushes)
         if changes.fresh or name in self._replaced:
@@ -191,7 +190,7 @@ class ResidentEpoch:
     # ---- the end
 
     def commit(self) -> None:
-        """Keep it."""
+        """Keep the epoch."""
         state, circuit = self._state, self._epoch.circuit
         state.meter = None
         state.resized(self._journal)
@@ -221,7 +220,7 @@ class ResidentEpoch:
         state.circuit = circuit
 
     def rollback(self) -> None:
-        """Drop it: everything is as before."""
+        """Drop the epoch: everything is as before."""
         state = self._state
         state.meter = None
         state.resized((*self._journal, *self._created, *self._replaced))

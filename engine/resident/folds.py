@@ -1,7 +1,7 @@
-"""Folds from contributions: count, sum and mean over the tuples of a group.
+"""Folds computed from contributions: count, sum and mean over the tuples of a group.
 
-A group is folded anew from its contributions, which lie together in the index of the source: one sequential read.
-The result depends on the set of contributions alone, also for floats: they are added in ascending order. Folds whose
+A group is folded anew from its contributions, which are adjacent in the index of the source: one sequential read. The
+result depends on the set of contributions alone, also for floats: they are added in ascending order. Folds whose
 contributions depend on the folded relation itself are in clocked.py.
 """
 

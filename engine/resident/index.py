@@ -1,8 +1,8 @@
 """Kernels over one hash index: from the codes of the key's columns to a block of postings.
 
-A posting is the codes of the other columns (the payload) beside its entry's id, so that a join reads one
-contiguous block for each key and touches nothing else. Blocks have sizes 2**c; a full one moves to a block twice
-as large and its old place goes to the free list of its size. `position` finds an entry's posting in O(1).
+A posting consists of the codes of the other columns (the payload) and its entry's id, so that a join reads one
+contiguous block for each key and touches nothing else. Blocks have sizes 2**c; a full one moves to a block twice as
+large and its old place goes to the free list of its size. `position` finds an entry's posting in O(1).
 """
 
 from __future__ import annotations

@@ -5,14 +5,15 @@ The step joins it with an index and keeps the `carry` columns and some payload c
 
     out(carry, payload, max(height, entry's height)) += weight * entry's weight
 
-`expand` writes every derivation. `accumulate` is used where a variable goes: it walks the bindings grouped by
+`expand` writes every derivation. `accumulate` is used if a variable is dropped: it walks the bindings grouped by
 (carry, height) and sums one group's derivations in an accumulator before anything is written (sparse matrix product
-after Gustavson, ACM TOMS 4(3), 1978: the join fused with its consolidation). Since weights form a ring, a variable
-that nothing needs any more is summed away here. The accumulator is dense where one payload column of a small range
-stays, else a hash table. A derivation costs one sequential read and one addition that mostly hits the first cache.
+after Gustavson, ACM TOMS 4(3), 1978: the join fused with its consolidation). Since weights form a ring, a variable that
+nothing needs any more is summed away here. The accumulator is dense where one payload column of a small range stays,
+else a hash table. A derivation costs one sequential read and one addition that mostly hits the first cache.
 
-A call between compiled functions costs about 100 ns, since it counts references to its arrays, and so may one that is
-inlined. Hence what is done for each binding or derivation is written out, but for what needs few arrays or is rare.
+A call between compiled functions costs about 100 ns, because it counts references to its arrays, and an inlined call
+may cost the same. Hence the work for each binding or derivation is written out in the loops, except for work that needs
+few arrays or is rare.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Kernels: functions that numba compiles for one signature each, loaded when they are first called.
 
-The first call takes the compiled code from numba's cache and puts it in the place of the function in its module: later
-calls through the module cost nothing more, and a process loads only what it uses. Where the cache lacks a kernel, as
-after an install, all are compiled at once, which takes half a minute and is told (`telling`). Where there is no folder
-to keep them in, each process compiles what it uses.
+The first call loads the compiled code from numba's cache and replaces the function in its module with it: later calls
+through the module cost nothing extra, and a process loads only what it uses. If the cache lacks a kernel, as after an
+install, all are compiled at once, which takes half a minute and is reported (`telling`). If there is no folder to keep
+them in, each process compiles what it uses.
 
-numba notices when a kernel's own file changes, but not when one of the files that it inlines does; a digest over all
-of them, kept beside the compiled code, decides that here.
+numba notices when a kernel's own file changes, but not when one of the files whose functions it inlines does; a digest
+over all of these files, kept beside the compiled code, detects that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SOURCES = ("layout", "hashing", "table", "index", "join")
 
 @dataclass(frozen=True, slots=True)
 class Compiling:
-    """How far a compilation has come. kept: later processes find the kernels in a folder."""
+    """The progress of a compilation. kept: later processes find the kernels in a folder."""
 
     done: int
     total: int
@@ -44,7 +44,7 @@ class Compiling:
         if self.kept:
             return "compiling kernels (once after an install)"
         return (
-            "compiling kernels (at every start, because numba can write to no folder in which to keep them; "
+            "compiling kernels (at every start, because there is no writable folder to keep them in; "
             "name one in NUMBA_CACHE_DIR)"
         )
 
@@ -102,8 +102,9 @@ def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @contextmanager
 def telling(told: Told) -> Iterator[None]:
-    """While this lasts, `told` is called when a compilation begins and after each kernel. Else the logger
-    `zedlog.kernels` says that one begins."""
+    """Within this context, `told` is called when a compilation begins and after each kernel. Otherwise the logger
+    `zedlog.kernels` reports the beginning of a compilation.
+    """
     _told.append(told)
     try:
         yield
@@ -112,8 +113,9 @@ def telling(told: Told) -> Iterator[None]:
 
 
 def load_ends() -> bool:
-    """Load two kernels, and compile all where the cache lacks them; returns whether it did. They are compiled in their
-    order, so a compilation that was interrupted lacks the last one."""
+    """Load the first and the last kernel, and compile all if the cache lacks them; returns whether it did. Kernels are
+    compiled in their order, so after an interrupted compilation the last one is missing.
+    """
     return _load(_kernels[0]) or _load(_kernels[-1])
 
 
@@ -126,7 +128,7 @@ def load_all() -> bool:
 
 
 def _load(wanted: _Kernel) -> bool:
-    """Load a kernel; where it has to be compiled and can be kept, all others too. Returns whether it was compiled."""
+    """Load a kernel, and all others too if it has to be compiled and can be kept. Returns whether it was compiled."""
     with _lock:
         if wanted.compiled is not None:
             return False
@@ -145,7 +147,7 @@ def _load(wanted: _Kernel) -> bool:
 
 
 class _Compilation(events.Listener):
-    """Hears numba begin to compile, which it does not do with what it finds in its cache."""
+    """Notices when numba begins to compile, which it does not do for kernels that it finds in its cache."""
 
     def __init__(self, kept: bool) -> None:
         self.begun = False
@@ -157,7 +159,7 @@ class _Compilation(events.Listener):
             self.tell()
 
     def on_end(self, event: Any) -> None:
-        """Nothing: the functions that a kernel inlines are compiled too, and told of with it."""
+        """Does nothing: the functions that a kernel inlines are compiled too, and reported together with it."""
 
     def tell(self) -> None:
         now = Compiling(sum(each.compiled is not None for each in _kernels), len(_kernels), self._kept)
@@ -174,8 +176,9 @@ def _log_once(text: str) -> None:
 
 @functools.cache
 def _folder() -> Path | None:
-    """Where numba keeps the kernels, now without those that were compiled from other sources than these. None where it
-    can write to no folder, or does not compile at all (NUMBA_DISABLE_JIT)."""
+    """The folder in which numba keeps the kernels, after removing those that were compiled from other sources than the
+    present ones. None if numba cannot write to any folder, or does not compile at all (NUMBA_DISABLE_JIT).
+    """
     try:
         dispatcher = _kernels[0].jit(cache=True)
     except RuntimeError:

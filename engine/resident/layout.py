@@ -1,14 +1,14 @@
 """How a relation and an index lie in memory: flat numpy arrays, grouped in named tuples that kernels take.
 
-The life of a tuple: it becomes a *row* (int64 codes) found through an open-addressing table of row ids; its
-*supports* are a list of (height, count) nodes, ascending in nothing in particular and short; its *entries* are a
-list of (height, weight) nodes; each demanded index holds one *posting* for each entry. Rows, support nodes,
-entries, keys and posting blocks come from pools with free lists, so a store that empties keeps no garbage.
+The life of a tuple: it becomes a *row* (int64 codes) found through an open-addressing table of row ids; its *supports*
+are a short list of (height, count) nodes in no particular order; its *entries* are a list of (height, weight) nodes;
+each demanded index holds one *posting* for each entry. Rows, support nodes, entries, keys and posting blocks come from
+pools with free lists, so a store that becomes empty keeps no garbage.
 
-What is read together lies together (list heads, support nodes and entries are records), since a random access costs
-more than all else. Bytes for a tuple of a binary relation with one support and one entry: row 16, list heads 8, table
-slot 6 to 12, support 16, entry 8; for each index a posting of 12 (payload and entry id), a position of 4, and 24 or
-more for each key.
+Values that are read together are stored together (list heads, support nodes and entries are records), because a random
+access costs more than anything else. Bytes for a tuple of a binary relation with one support and one entry: row 16,
+list heads 8, table slot 6 to 12, support 16, entry 8; for each index a posting of 12 (payload and entry id), a position
+of 4, and 24 or more for each key.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The placement in one process: arranged relations, brought from epoch to epoch by compiled kernels.
 
-`execute` begins an epoch (epoch.py), whose strata the walk of engine/maintenance/epoch.py goes through in order; each
-takes the net changes of those below it and leaves its own.
+`execute` begins an epoch (epoch.py). The walk of engine/maintenance/epoch.py goes through its strata in order; each
+takes the net changes of the strata below it and leaves its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One relation of the resident placement: the owner of its arrays and of its indexes.
 
-Kernels never allocate from a full pool; this class grows the arrays and calls them again. A growth copies, so pushing
-n tuples costs O(n) in all. Everything here is a bounded number of kernel calls for a batch, never work for a tuple.
+Kernels never allocate from a full pool; this class enlarges the arrays and calls them again. An enlargement copies, so
+pushing n tuples costs O(n) in all. Each method makes a bounded number of kernel calls for a batch, and does no work in
+Python for each tuple.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ def _larger(capacity: int) -> int:
 
 
 class PushOverflow(Exception):
-    """`push` stopped half way: `error` is for the user, `rows` are those whose weights were added, for the journal."""
+    """`push` stopped half way: `error` is for the user; `rows` are the rows whose weights were added, for the
+    journal.
+    """
 
     def __init__(self, error: ZedlogError, rows: I32) -> None:
         super().__init__(str(error))
@@ -134,8 +137,8 @@ class Index:
 class Relation:
     """Rows, supports, entries and indexes of one relation. Row ids stay valid until `free` or `clear`.
 
-    on_growth: called before arrays of so many bytes are made. It may raise BudgetExceededError; then the relation is as
-    it was, but for the rows that a `push` has done (PushOverflow).
+    on_growth: called with the number of bytes before arrays are made. It may raise BudgetExceededError; then the
+    relation is unchanged, except for the rows that a `push` has already changed (PushOverflow).
     """
 
     def __init__(
@@ -268,7 +271,9 @@ class Relation:
         return self._groups
 
     def group(self, rows: I32) -> None:
-        """Make rows known that got their supports and entries elsewhere: a fold in place looks at all of a group."""
+        """Add rows that got their supports and entries elsewhere to the index by group: a fold in place looks at all
+        rows of a group.
+        """
         if self.fold is not None and len(rows):
             self._group_rows(self.fold, rows)
 
@@ -359,7 +364,9 @@ class Relation:
     # ---- dropping
 
     def free(self, rows: I32) -> None:
-        """Drop the rows among `rows` that have neither support nor entry; what is empty gives its memory back."""
+        """Drop the rows among `rows` that have neither support nor entry; arrays that become empty give their memory
+        back.
+        """
         if self._groups is not None:
             bare = np.unique(rows)
             heads = self.arrays.heads[bare]
@@ -373,7 +380,7 @@ class Relation:
             self.clear()
 
     def clear(self) -> None:
-        """Forget everything but which indexes there are."""
+        """Empty the relation, but keep its (empty) indexes."""
         self.arrays = new_relation(self.arity)
         self._marks = np.zeros(16, np.int8)
         self._groups, self._grouped = None, np.zeros(0, np.int8)

@@ -1,4 +1,4 @@
-"""Run a bound plan over a batch of changed tuples: select, join step by step, hand the head's changes on.
+"""Runs a bound plan over a batch of changed tuples: select, join step by step, deliver the changes of the head.
 
 Results come in chunks, so that memory stays bounded however many derivations there are: a join stops after the group
 that fills a chunk, the rest of the plan runs on it, and then the join goes on. A join that meets many postings is
@@ -24,7 +24,7 @@ from engine.resident.layout import ENTRY, I8, I32, I64, Records, RelationArrays
 from engine.resident.relation import Index, Relation
 
 CHUNK = 1 << 20
-"""Rows after which a join hands on what it has."""
+"""The number of rows after which a join delivers a chunk."""
 SPAN = 1 << 22
 """The dense accumulator's largest range: 13 bytes each for every thread."""
 PIECE = 1 << 17
@@ -93,7 +93,7 @@ Targets = Callable[[BoundStep], list[Target]]
 Charge = Callable[[int], None]
 Emit = Callable[[BoundPlan, I64, I32, I64], None]
 Meet = Callable[[BoundPlan, int, tuple[str, ...], dict[str, I64]], None]
-"""Gets (plan, literal, its variables, values int64[n] of all known variables) where that literal has no value."""
+"""Called with (plan, literal, its variables, values int64[n] of all known variables) when that literal has no value."""
 
 
 class Scratch:
@@ -119,8 +119,9 @@ class Scratch:
 class Runner:
     """Executes bound plans. Holds scratch memory and threads, no state of the program.
 
-    `meet` hears of bindings that are dropped because a literal has no value for them; without it that is an error.
-    `check` is called between the kernels of a step, whatever comes out of them; what it raises ends the run.
+    `meet` is called with bindings that are dropped because a literal has no value for them; without it, such a binding
+    is an error. `check` is called between the kernels of a step, whatever they return; an exception from it ends the
+    run.
     """
 
     def __init__(self, threads: int) -> None:
@@ -138,7 +139,7 @@ class Runner:
         """Start `plan` with `batch`; `emit` gets (plan, head codes, body heights, weights) chunk by chunk.
 
         Raises:
-            EvaluationError: a literal has no value for some binding, and nobody wants to `meet` it.
+            EvaluationError: a literal has no value for some binding, and there is no `meet`.
         """
         start = plan.start
         table: tuple[I64, I32, I64]
@@ -219,7 +220,7 @@ class Runner:
     def _computed(
         self, plan: BoundPlan, step: BoundLet | BoundWhere, bindings: tuple[I64, I32, I64]
     ) -> Iterator[tuple[I64, I32, I64]]:
-        """A step that looks nothing up, piece by piece."""
+        """Run a step without a look-up, piece by piece."""
         rows = len(bindings[0])
         if rows <= PIECE:
             yield self._compute(plan, step, bindings)
@@ -335,8 +336,9 @@ def _taken(bindings: tuple[I64, I32, I64], rows: npt.NDArray[np.intp]) -> tuple[
 
 
 def _cut(met: I32, starts: I32, work: I64, most: int) -> tuple[I32, I64]:
-    """Groups that meet more than `most` postings, cut into several of the same bindings, whose sums are then written
-    part by part. met: postings of each binding, in the order of the groups. Returns (starts, work)."""
+    """Groups that meet more than `most` postings, divided into several with the same bindings, whose sums are then
+    written part by part. met: postings of each binding, in the order of the groups. Returns (starts, work).
+    """
     bounds = [starts]
     for g in np.flatnonzero(work > most).tolist():
         first, end = int(starts[g]), int(starts[g + 1])
@@ -348,7 +350,7 @@ def _cut(met: I32, starts: I32, work: I64, most: int) -> tuple[I32, I64]:
 
 
 def _split(work: I64, shares: int) -> list[tuple[int, int]]:
-    """At most `shares` ranges of groups with about the same number of postings each."""
+    """At most `shares` ranges of groups, each with about the same number of postings."""
     groups = len(work)
     if shares == 1 or groups < shares:
         return [(0, groups)]

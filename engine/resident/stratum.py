@@ -1,13 +1,14 @@
-"""One stratum through one epoch: nested time, compacted to heights (design: maintenance inside a recursive stratum).
+"""Brings one stratum through one epoch; the nested time of a recursive stratum is reduced to heights
+(docs/evaluation.md).
 
 In: the net changes of the lower strata, the rules that appeared or disappeared, the changes of asserted facts. Out:
 the stratum's supports, entries and indexes are those of the new program over the new facts.
 
 Order: first the lower relations' changes through the old rules, one relation after the other (an atom sees a relation
-new once its change has been through); then whole rules, with weight +1 or -1, over the new lower relations and the
-own ones as they still are; then, in ascending height, the entries that the pushed supports call for. A derivation is
-pushed to the head's supports at once, also when its height is still to come: at height k only supports up to k
-count, and all of those are complete when k is reached.
+new once its change has been carried through); then whole rules, with weight +1 or -1, over the new lower relations and
+the stratum's own relations as they still are; then, in ascending height, the entries that follow from the pushed
+supports. A derivation is pushed to the head's supports at once, even if its height has not been reached: at height k
+only supports up to k count, and all of those are complete when k is reached.
 
 Every loop here is over strata, rules, heights and batches; the work for tuples is in kernels.
 """
@@ -39,7 +40,8 @@ Journal = dict[str, "RelationJournal"]
 
 
 class RelationJournal:
-    """What an epoch did to one relation: enough to undo it, and to tell it. `fresh`: it was empty before.
+    """What an epoch did to one relation, in enough detail to undo and to report it. `fresh`: the relation was empty
+    before.
 
     pushes: (rows, heights, weights) of supports; none of a fresh relation. entries: (rows, weights, height); none of a
     fresh relation in a stratum that is not signed.
@@ -54,8 +56,7 @@ class RelationJournal:
 class ResidentStratum:
     """The work on one stratum. `bound[id]` are the plans of a rule, by body atom.
 
-    deltas: the net changes of lower relations. replaced: the relations in whose place those of the stratum are built
-    anew.
+    deltas: the net changes of lower relations. replaced: the old relations of the stratum, if it is built anew.
     """
 
     ahead = True
@@ -101,7 +102,7 @@ class ResidentStratum:
     def lower_changes(self, rules: Iterable[str]) -> None:
         """Carry the net changes of lower relations through `rules` (ids of the rules that were there before).
 
-        A plan of a negated atom starts with the weights turned round, for a tuple that appears takes away.
+        A plan of a negated atom starts with the weights negated, because a tuple that appears takes derivations away.
         """
         deltas = self._deltas
         plans: dict[str, list[BoundPlan]] = {}
@@ -144,12 +145,12 @@ class ResidentStratum:
         self._runner.run(smallest, batch, lambda step: [self._main(step)], self._meter.charge, self._emit)
 
     def fold_changes(self, fold: Fold, whole: Iterable[str] = ()) -> None:
-        """Fold the groups that changed in the sources again; a fold on the height clock is told of them.
+        """Fold again the groups that changed in the sources; a fold on the height clock only gets these groups.
 
-        whole: relations all of whose groups are meant: sources that are new to the fold, and such as are its sources
-        no more (these may have been emptied in this epoch, or be emptied yet).
-        A group's old value is the target's tuple; where it is another now, the target loses the one and gains the
-        other, each with a support of 1 at height 1.
+        whole: relations all of whose groups are folded again: sources that are new to the fold, and relations that are
+        no longer its sources (these may have been emptied in this epoch, or may still be emptied). A group's old value
+        is the target's tuple; if the value is now another one, the target loses the old tuple and gains the new one,
+        each with a support of 1 at height 1.
         """
         deltas = self._deltas
         target = self._relations[fold.target]
@@ -248,7 +249,9 @@ class ResidentStratum:
             self._apply(name, changed, weights, removals, height)
 
     def _fold_at(self, height: int) -> None:
-        """The folds on the clock: the sources are complete up to `height`, the targets are yet to be settled there."""
+        """Advance the folds on the clock: the sources are complete up to `height`, and the targets have not been
+        settled there yet.
+        """
         for target, fold in sorted(self._clocked.items()):
             if fold.is_due(height):
                 codes, weights = fold.advance(height, self._runner.symbols)
@@ -312,7 +315,7 @@ class ResidentStratum:
     # ---- pushing supports
 
     def _send(self, plan: BoundPlan | None, batch: Batch) -> None:
-        """Tell the watch of the strategy whether what follows adds or takes away."""
+        """Tell the watch of the strategy whether the following derivations are added or taken away."""
         weights = batch.weights
         # A batch of one tuple is the rule in a deep recursion.
         share = float(np.sign(weights).mean()) if len(batch) and weights.size > 1 else 0.0

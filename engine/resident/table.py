@@ -4,9 +4,9 @@
     present(k)        the supports up to k sum to more than zero
     entry at k        present(k) - present(k - 1), one of -1, 0, +1
 
-Every kernel that takes from a pool can stop for want of room: it returns how far it came, the caller grows the
-arrays and calls again from there. A weight overflow returns -1 - i for the offending i, with everything before i
-done (and undone by the caller's log). Ids are int32, codes and counts int64.
+Every kernel that takes from a pool can stop because the pool is full: it returns how far it came, the caller enlarges
+the arrays and calls it again from there. A weight overflow returns -1 - i for the offending i; everything before i is
+done by then (and undone with the caller's log). Ids are int32, codes and counts int64.
 """
 
 from __future__ import annotations
@@ -191,7 +191,8 @@ def push(r, tuples, heights, weights, out, begin):
     types.Tuple((I32_1, I64_1, types.int64, I32_1, I32_1))(RELATION, I32_1, I8_1, types.int32, types.boolean),
 )
 def settle(r, touched, marks, k, signed):
-    """Which entries at height k must change so that they are `distinct` of the supports, differentiated.
+    """Which entries at height k must change so that they are the differences, from height to height, of `distinct` of
+    the supports.
 
     touched: row ids, repeats allowed. marks: scratch, one byte a row, all zero before and after. Returns
     (rows, weights, removals, later, later_heights): what to add to the entry at k of each row (1, -1, 2 or -2), how
@@ -270,7 +271,7 @@ def settle(r, touched, marks, k, signed):
 
 @numba.njit(inline="always")
 def _ordered(code, is_float):
-    """A code as an integer that is ordered as the value: floats below zero are turned round."""
+    """A code as an integer with the order of the values: the order of negative floats is reversed."""
     return code ^ np.int64(_MAX) if is_float and code < 0 else code
 
 

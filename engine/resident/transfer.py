@@ -1,7 +1,7 @@
-"""A relation's supports and entries as Arrow, out of the arrays and into new ones.
+"""A relation's supports and entries as Arrow: reads them out of the arrays, and fills new arrays with them.
 
 The table has the columns (c0 .., height, support, entry), at most one row for a tuple and a height, and no row where
-both are zero. Both ways cost a bounded number of kernel calls for each height, and O(n) in all.
+both are zero. Both directions cost a bounded number of kernel calls for each height, and O(n) in all.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def _key(rows: I32, heights: I32) -> I64:
 
 
 def bootstrap_costs(state: PlacementState) -> dict[tuple[str, ...], BootstrapCost]:
-    """What a bootstrap of each stratum would enumerate, from the supports alone: each is a number of derivations.
+    """The derivations that a bootstrap of each stratum would enumerate, from the supports alone: each support is a
+    number of derivations.
 
     Those of height h start at height h - 1, and those of height 1 below the recursion.
     """

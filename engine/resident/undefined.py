@@ -1,9 +1,10 @@
-"""Bindings for which a literal has no value: met while plans run, judged when the epoch's state is complete.
+"""Bindings for which a literal has no value: collected while plans run, and judged when the epoch's state is complete.
 
 In: from a plan, the bindings that it dropped. Out, at the end: an `EvaluationError` if one of them is a binding of the
-whole rule over the final state (engine/circuit/undefined.py says when). Always: which epochs are refused depends on the
-facts and rules that they lead to alone. Costs nothing while every value exists; else one small join for each rule that
-met one, and the indexes that this join needs and the circuit does not have, which are dropped again.
+whole rule over the final state (engine/circuit/undefined.py says when). Always: whether an epoch is refused depends
+only on the facts and rules that it leads to. This costs nothing while every value exists; otherwise it costs one small
+join for each rule with such a binding, and the indexes that this join needs and the circuit does not have, which are
+dropped again.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Undefined:
-    """What one epoch met."""
+    """The bindings without a value in one epoch."""
 
     def __init__(self) -> None:
         # By rule and variables, the values int64[n, variables] for which some literal of the rule has no value.
@@ -58,7 +59,7 @@ class Undefined:
         charge: Callable[[int], None],
         encode: Encode,
     ) -> None:
-        """Ask about all that was met and whose rule is still among `rules`, over the final state.
+        """Check, over the final state, all collected bindings whose rule is still among `rules`.
 
         Raises:
             EvaluationError: of the first rule, by its id, that has such a binding.

@@ -1,4 +1,4 @@
-"""Compile the kernels before they are needed: `python -m engine.resident.warm`, and what shows that it goes on.
+"""Compiles the kernels before they are needed (`python -m engine.resident.warm`), and shows the progress.
 
 The compiled code is kept on disk and loaded from there by every later process (engine/resident/kernels.py).
 """
@@ -24,7 +24,9 @@ MODULES = (index, join, table)
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """While this lasts, standard error shows what is compiled: a bar on a terminal, else one line."""
+    """Within this context, standard error shows the progress of a compilation: a bar on a terminal, otherwise one
+    line.
+    """
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(separator=" of "), console=console
@@ -49,13 +51,13 @@ def shown() -> Iterator[None]:
 
 
 def compile_missing() -> None:
-    """Compile the kernels where they are missing, and show that. Where they are not, this loads two of them."""
+    """Compile the kernels if they are missing, and show that. If they are not missing, this only loads two of them."""
     with shown():
         load_ends()
 
 
 def main() -> None:
-    """Compile what is not compiled, and say so."""
+    """Compile the kernels that are missing, and say so."""
     start = time.perf_counter()
     with shown():
         compiled = load_all()

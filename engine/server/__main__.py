@@ -74,8 +74,8 @@ def _run(settings: EngineSettings) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m engine.server",
-        description="The engine: the single writer of one database. An option that is left out is what its variable "
-        "of the environment says: ZEDLOG_ and its name, for example ZEDLOG_MEMORY_BUDGET.",
+        description="The engine: the single writer of one database. An option that is left out takes its value from an "
+        "environment variable: ZEDLOG_ and the option's name, for example ZEDLOG_MEMORY_BUDGET.",
         argument_default=argparse.SUPPRESS,
     )
     groups = {}

@@ -1,4 +1,4 @@
-"""From what the reasoner did with a transaction to the `Outcome` that its client gets.
+"""Turns what the reasoner did with a transaction into the `Outcome` that its client gets.
 
 The body is JSON-ready and complete: it is stored once, and every reader and every retry gets the same.
 """

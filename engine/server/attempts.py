@@ -1,12 +1,12 @@
 """Which transactions of the log are tried alone, and which are refused without being tried.
 
-A fault of Zedlog itself must not stop the service, and must not be met again and again. So:
+A fault of Zedlog itself must neither stop the service nor happen again with every restart. So:
 
-- an exception that is not one of ours refuses its transaction (`internal_error`). Where several shared the epoch, each
-  is tried alone, and the one that fails is refused;
+- an exception that is not a `ZedlogError` refuses its transaction (`internal_error`). If several transactions shared
+  the epoch, each is tried alone, and the one that fails is refused;
 - when the process ended in the middle of an epoch (a crash in compiled code, out of memory), a mark in Redis says which
-  transactions it was at. Each of them is tried once more, alone; when the process ends again, the one that it was at
-  is refused;
+  transactions it was applying. Each of them is tried once more, alone; when the process ends again, the transaction
+  that it was applying is refused;
 - a transaction that is to be cancelled is refused (`cancelled`) without being tried.
 
 In: ids of log entries, and what became of their epochs. Out: verdicts, and whether an entry is to be tried alone.
@@ -29,7 +29,7 @@ from engine.storage.log import START
 logger = logging.getLogger("zedlog.engine")
 
 ATTEND_SECONDS = 0.25
-"""An epoch that lasts longer is attended to: its mark is made durable, and cancellations are heard of."""
+"""Seconds. During an epoch that lasts longer, its mark is made durable and cancellations are looked for."""
 
 
 class Attempts:
@@ -46,12 +46,13 @@ class Attempts:
         self._running: tuple[Mark, float] | None = None
 
     def recovered(self, last_id: str) -> None:
-        """The state is that after the log entry `last_id`. Learn what a process that ended was at.
+        """The state is the one after the log entry `last_id`. Read which transactions a process that ended was
+        applying.
 
         Raises:
             StorageUnavailableError: Redis cannot be reached.
         """
-        # A fault that was met when all was published already refuses nothing.
+        # A fault after everything was published refuses nothing.
         self._verdicts = {name: why for name, why in self._verdicts.items() if place(name) > place(last_id)}
         mark = self._marks.read()
         if mark is None or mark.owner == self._owner or mark == self._judged:
@@ -64,7 +65,7 @@ class Attempts:
         self._until = max(self._until, mark.last, key=place)
         if again:
             text = (
-                "the engine's process ended twice while it applied this transaction, the second time alone; the "
+                "the engine's process ended twice while it applied this transaction, the second time on its own; the "
                 "transaction is refused and changed nothing"
             )
             self._verdicts[mark.first] = InternalError(text, transaction=mark.first)
@@ -75,18 +76,24 @@ class Attempts:
             self._tell(mark.first, mark.last, text, refused=False)
 
     def failed(self, ids: Sequence[str], fault: Exception) -> None:
-        """An epoch of these transactions met a fault. One that was alone is refused, others are tried alone."""
+        """An epoch of these transactions met a fault. A transaction that was alone is refused; several are each tried
+        alone.
+        """
         what = f"{type(fault).__name__}: {fault}".removesuffix(": ")
         alone = len(ids) == 1
         if alone:
-            logger.error("the transaction %s met a fault of Zedlog and is refused", ids[0], exc_info=fault)
+            logger.error(
+                "the transaction %s caused a fault of Zedlog itself and is refused", ids[0], exc_info=fault
+            )
             text = (
                 f"a fault of Zedlog itself: {what}; the transaction is refused and changed nothing, and the engine's "
                 "log has the details"
             )
             self._verdicts[ids[0]] = InternalError(text, transaction=ids[0], exception=type(fault).__name__)
         else:
-            logger.error("an epoch of %d transactions met a fault of Zedlog", len(ids), exc_info=fault)
+            logger.error(
+                "an epoch of %d transactions caused a fault of Zedlog itself", len(ids), exc_info=fault
+            )
             text = f"a fault of Zedlog itself: {what}; each transaction of the epoch is tried alone"
             self._until = max(self._until, ids[-1], key=place)
             self._tell(ids[0], ids[-1], text, refused=False)
@@ -102,11 +109,11 @@ class Attempts:
             self._verdicts.setdefault(name, TransactionCancelledError(text, transaction=name))
 
     def verdict(self, transaction: str) -> ZedlogError | None:
-        """Why a transaction is refused without being tried; None where it is not."""
+        """Why a transaction is refused without being tried; None if it is to be tried."""
         return self._verdicts.get(transaction)
 
     def is_alone(self, transaction: str) -> bool:
-        """Whether it must not share an epoch."""
+        """Whether the transaction must not share an epoch."""
         return place(transaction) <= place(self._until)
 
     @property
@@ -122,7 +129,7 @@ class Attempts:
         self._marks.begin(mark)
 
     def end(self) -> None:
-        """It is over, however it ended."""
+        """The epoch is over, however it ended."""
         self._running = None
         self._interruption.begin(())
 
@@ -134,7 +141,7 @@ class Attempts:
                 self._tell(name, name, verdict.message, refused=True)
 
     def attend(self) -> None:
-        """If an epoch lasts, make its mark durable and hear which of its transactions are to be cancelled."""
+        """If an epoch lasts long, make its mark durable and look which of its transactions are to be cancelled."""
         running = self._running
         if running is None or time.monotonic() < running[1]:
             return
@@ -148,7 +155,9 @@ class Attempts:
             self._interruption.cancel(wanted)
 
     def leave(self) -> None:
-        """The process ends in order: what it was at is not to blame. Does not fail."""
+        """The process ends in an orderly way, so the transactions that it was applying are not at fault. Does not
+        fail.
+        """
         if self._running is not None:
             self._marks.leave()
 

@@ -1,8 +1,8 @@
 """The heartbeat: a thread that keeps the lease alive and tells readers the engine's state.
 
-The lease must not run out while the engine is in the middle of a long epoch, so a thread of its own renews
-it, over a connection of its own. When another engine has taken the lease, `lost` is set: the engine stops
-what it does. Were it too late to see that, the fencing token stops its publication.
+The lease must not run out while the engine is in the middle of a long epoch, so a thread of its own renews it, over a
+connection of its own. When another engine has taken the lease, `lost` is set, and the engine stops what it does. If it
+notices that too late, the fencing token stops its publication.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class Heartbeat:
         self._thread.start()
 
     def tell(self, state: str, epoch: int) -> None:
-        """The state from now on, at once visible to readers. Does not fail: the next beat tells it again."""
+        """Set the state, which readers see at once. Does not fail: the next beat sends it again."""
         changed = state != self._state
         self._state, self._epoch = state, epoch
         if changed:
             self._renew()
 
     def stop(self, state: str, error: str = "") -> None:
-        """Give the lease back, with a last word."""
+        """Give the lease back, and tell readers the last state."""
         self._end_thread()
         self._state = state
         try:

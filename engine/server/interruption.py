@@ -1,6 +1,6 @@
-"""Why the evaluation that runs now is to end: one of its transactions was cancelled, or the engine stops.
+"""Whether the evaluation that runs now is to end, because one of its transactions was cancelled or the engine stops.
 
-Asked by the evaluation itself, through `Budget.cancelled`, every few milliseconds; told by other threads.
+The evaluation itself asks, through `Budget.cancelled`, every few milliseconds; other threads set the answer.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterable
 
 STOP_GRACE = 0.5
-"""Seconds that an epoch may still take when the engine is told to stop; then it is dropped, and done after the next
-start. Nearly all epochs are committed in this time, so that their clients get an answer."""
+"""Seconds that an epoch may still take when the engine is told to stop; then it is dropped, and applied after the next
+start. Nearly all epochs are committed in this time, so that their clients get an answer.
+"""
 
 
 class Interruption:
@@ -25,7 +26,7 @@ class Interruption:
         self.cancelled: frozenset[str] = frozenset()
         """The transactions of the running epoch that are to be cancelled."""
         self.relations: tuple[str, ...] = ()
-        """Those of the stratum that is evaluated now."""
+        """The relations of the stratum that is evaluated now."""
 
     def __call__(self) -> bool:
         """Whether the evaluation is to end."""
@@ -44,7 +45,7 @@ class Interruption:
             self.cancelled |= ids & self._running
 
     def stop(self) -> None:
-        """The engine stops: what runs may go on for a moment only."""
+        """The engine stops: an epoch that runs may go on for `STOP_GRACE` only."""
         self._end_at = min(self._end_at, time.monotonic() + STOP_GRACE)
 
     def entered(self, relations: tuple[str, ...]) -> None:

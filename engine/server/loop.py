@@ -2,21 +2,21 @@
 
     log -> group of waiting transactions -> reasoner: one epoch -> publisher: visible in one atomic step
 
-Always: transactions are applied in the order of the log, each exactly once. The last processed log id is
-published together with what it did, so after a crash anywhere the work goes on from there: what was published
-is not done again, what was not published is done now. While Redis is away the engine waits; when a
-publication's fate is unknown, it is sent again, and Redis itself says whether it was done. If Redis has
-another state than the one this process left (a restored backup, a wiped database, another engine in between),
-the state is rebuilt from Redis. So it is when Spark's executors took state with them: nothing is published, the log
-still has the transactions, and they are done on the rebuilt state; the first one is refused if it happens again.
+Always: transactions are applied in the order of the log, each exactly once. The last processed log id is published
+together with its effects, so after a crash at any point the work continues from there: what was published is not done
+again, and what was not published is done now. While Redis is unreachable the engine waits. When it is unknown whether a
+publication arrived, it is sent again, and Redis itself says whether it was already done. If Redis has another state
+than the one this process left (a restored backup, a wiped database, another engine in between), the state is rebuilt
+from Redis. The same happens when Spark's executors were lost together with state: nothing is published, the log still
+has the transactions, and they are applied to the rebuilt state; the first one is refused if that happens again.
 
-A fault of Zedlog itself (an exception that is not one of ours, a process that ended in the middle of an epoch) refuses
-the transaction that met it, and the state is recovered before the next one (engine/server/attempts.py). Only an entry
-that cannot be read stops the process (exit status 1, the entry named in the status); it is never skipped. Under load
-all waiting transactions, up to a bound, share one epoch, so the rate grows with the load.
+A fault of Zedlog itself (an exception that is not a `ZedlogError`, a process that ended in the middle of an epoch)
+refuses the transaction that caused it, and the state is recovered before the next one (engine/server/attempts.py). Only
+an entry that cannot be read stops the process (exit status 1, the entry named in the status); it is never skipped.
+Under load all waiting transactions, up to a bound, share one epoch, so the rate grows with the load.
 
-Told to stop, the engine commits the running epoch if that takes a moment; otherwise the epoch is dropped, and done
-after the next start.
+When told to stop, the engine commits the running epoch if that takes only a moment; otherwise it drops the epoch, which
+is done after the next start.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger("zedlog.engine")
 
-# How long one blocking read of the log takes at most, and with it the answer to SIGTERM.
+# The longest time of one blocking read of the log, and so of the reaction to SIGTERM.
 _LISTEN_SECONDS = 0.25
 _FIRST_DELAY, _LAST_DELAY = 0.02, 1.0
 # How long the running evaluation may still take when the process is told to stop.
@@ -90,7 +90,7 @@ class Committer(Protocol):
 
 
 ReasonerFactory = Callable[[SavedState, Interruption], Committer]
-"""Makes the reasoner of a saved state; its evaluations end when the interruption says so."""
+"""Makes a reasoner from a saved state; its evaluations end when the interruption says so."""
 
 
 class Engine:
@@ -128,19 +128,20 @@ class Engine:
 
     @property
     def evaluating(self) -> bool:
-        """Whether it is in an epoch, or derives the state anew."""
+        """Whether it evaluates an epoch, or derives the state again."""
         return self._recovering or self._attempts.running
 
     def stop(self) -> None:
-        """Return from `run`, with the running epoch committed if it is over in a moment
+        """Make `run` return; it commits the running epoch first if that ends within a moment
         (engine/server/interruption.py).
         """
         self._interruption.stop()
         self._stop.set()
 
     def leave(self) -> None:
-        """What `run` does at its end, from another thread and for a process that then ends at once: give the lease
-        back, and say that what runs is not to blame for that."""
+        """Do what `run` does at its end, from another thread and for a process that then ends at once: give the lease
+        back, and record that the running transactions are not at fault.
+        """
         self._attempts.leave()
         self._heartbeat.stop("stopped")
 
@@ -169,7 +170,7 @@ class Engine:
             self._redis.close()
 
     def _take_lease(self) -> bool:
-        """Become the writer; False when told to stop before."""
+        """Become the writer; False if told to stop first."""
         began, told = time.monotonic(), ""
         delay = _FIRST_DELAY
         while not self._stop.is_set():
@@ -191,7 +192,9 @@ class Engine:
         return False
 
     def _serve_until_changed(self) -> None:
-        """Recover and serve, until told to stop, or the database has changed under us, or state was lost."""
+        """Recover and serve, until told to stop, or something else has changed the database in Redis, or state was
+        lost.
+        """
         reasoner: Committer | None = None
         try:
             publisher, reasoner = self._with_patience(self._recover)
@@ -248,7 +251,7 @@ class Engine:
         return publisher, reasoner
 
     def _next_entries(self, publisher: Publisher) -> list[LogEntry]:
-        """What waits in the log, waiting a moment for it."""
+        """The next waiting entries of the log; waits a moment if there are none."""
         if self._was_away:
             # It may have come back with an older state, or another engine may have been there.
             if read_head(self._redis, self._keys) != publisher.head:
@@ -277,7 +280,7 @@ class Engine:
             except CorruptLogError:
                 if not group:
                     raise
-                # First what stands before it; it comes first next time.
+                # What stands before it comes first; next time this entry is the first.
                 break
             if group:
                 if (self._attempts.verdict(entry.id) is not None) != refused:
@@ -289,7 +292,9 @@ class Engine:
             try:
                 del group[reasoner.sharing([transaction for _, transaction in group]) :]
             except Exception:
-                logger.exception("which transactions can share an epoch is unknown; the first has its own")
+                logger.exception(
+                    "could not determine which transactions can share an epoch; the first one gets an epoch of its own"
+                )
                 del group[1:]
         return group
 
@@ -336,7 +341,7 @@ class Engine:
         except Exception as fault:
             self._attempts.end()
             self._attempts.failed(ids, fault)
-            raise _StateLost("an epoch met a fault of Zedlog") from fault
+            raise _StateLost("an epoch failed because of a fault of Zedlog itself") from fault
         self._attempts.end()
 
     def _publish(
@@ -346,7 +351,7 @@ class Engine:
         record: EpochRecord | None,
         publisher: Publisher,
     ) -> None:
-        """Make what was done visible."""
+        """Make the epoch and the outcomes visible."""
         outcomes = [
             (entry.id, answer(transaction, outcome, publisher.incarnation))
             for (entry, transaction), outcome in zip(group, done, strict=True)
@@ -358,8 +363,8 @@ class Engine:
         self._heartbeat.tell("running", publisher.head.epoch)
 
     def _lost(self, lost: SparkStateLostError, transaction: str) -> None:
-        """Leave the group in the log, to be done on a rebuilt state. When that has failed as well, its first
-        transaction is refused, which may be the cause: so each costs two rebuilds at the most.
+        """Leave the group in the log, to be applied to a rebuilt state. If that fails as well, the group's first
+        transaction, which may be the cause, is refused; so each transaction costs at most two rebuilds.
 
         Raises:
             _StateLost: always; what the reasoner holds may be ahead of what is published.
@@ -372,8 +377,8 @@ class Engine:
     def _applied(
         self, group: list[tuple[LogEntry, Transaction]], reasoner: Committer
     ) -> tuple[list[EpochResult | ZedlogError], EpochRecord | None]:
-        """What became of each transaction, and the record of the epoch if there is one. Nothing where one of them was
-        cancelled meanwhile: the others are to be done without it.
+        """What became of each transaction, and the record of the epoch if there is one. Empty if one of them was
+        cancelled meanwhile: the others are to be applied without it.
 
         Raises:
             _StoppedError: told to stop; the group stays in the log.
@@ -402,7 +407,10 @@ class Engine:
                 return [], None
             done = self._after_cut(group, transactions, done, reasoner)
         if record is not None and self._attempts.is_alone(group[0][0].id):
-            record = replace(record, reason=f"{record.reason}; alone, for an epoch before met a fault")
+            record = replace(
+                record,
+                reason=f"{record.reason}; alone, because an earlier epoch with this transaction failed",
+            )
             for outcome in done:
                 if not isinstance(outcome, ZedlogError):
                     outcome.record = record
@@ -415,8 +423,9 @@ class Engine:
         done: list[EpochResult | ZedlogError],
         reasoner: Committer,
     ) -> list[EpochResult | ZedlogError]:
-        """The outcomes of a group whose epoch is there, where dry runs after it were cut short: what is cancelled is
-        refused, the others are done again."""
+        """The outcomes of a group whose epoch is committed, but whose dry runs after it were interrupted: those that
+        were cancelled are refused, the others are done again.
+        """
         outcomes = []
         for (entry, _), transaction, outcome in zip(group, transactions, done, strict=True):
             if isinstance(outcome, EvaluationCancelledError):
@@ -449,7 +458,7 @@ class Engine:
             raise EngineLeaseError(f"another engine has taken over the database {shown(self._database)}")
 
     def _with_patience(self, work: Callable[[], T]) -> T:
-        """The work's result; while Redis is away it is tried again. The work must be safe to repeat.
+        """The work's result; while Redis is unreachable, the work is tried again. It must be safe to repeat.
 
         Raises:
             _StoppedError: told to stop in between.
@@ -491,8 +500,8 @@ def run_engine(
     """Serve a database until SIGTERM or SIGINT, in the main thread. Returns the exit status. `spark` is the process's
     one source of a Spark session, for the placement and for whatever else needs one; it is closed at the end.
 
-    0: told to stop. 1: something cannot be read, or failed; it is logged, and told to readers where that is
-    possible. 2: another engine serves the database for longer than `lease_wait`.
+    0: told to stop. 1: something cannot be read, or failed; that is logged, and shown to readers if possible. 2:
+    another engine has served the database for longer than `lease_wait`.
     """
 
     def say_ready(epoch: int) -> None:
@@ -501,9 +510,13 @@ def run_engine(
     engine = Engine(redis_url, database, reasoner_factory or restore_reasoner, options, say_ready, jobs)
 
     def overdue() -> None:
-        """Told to stop, and still in a kernel: what is in Redis is whole at any time, so the process may just end."""
+        """Told to stop, and still in a kernel: the data in Redis is complete at any time, so the process may simply
+        end.
+        """
         if engine.evaluating:
-            logger.info("stopped in the middle of an evaluation; it is done after the next start")
+            logger.info(
+                "stopped in the middle of an evaluation; its transactions are applied after the next start"
+            )
             engine.leave()
             os._exit(0)
 
@@ -533,9 +546,9 @@ def restore_reasoner(
     switch: float = SWITCH,
     spark: SparkSource | None = None,
 ) -> Committer:
-    """The reasoner of the saved state; `Reasoner` says what the others are."""
+    """A reasoner for the saved state; the other parameters are those of `Reasoner`."""
     budget = replace(budget or Budget(), cancelled=interruption, entered=interruption.entered)
-    # Here, because it loads the compiled kernels: who only asks for the options should not wait for that.
+    # Imported here, because it loads the compiled kernels, which a mere listing of the options should not wait for.
     from engine.database.reasoner import Reasoner
 
     _load()

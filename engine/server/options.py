@@ -1,8 +1,8 @@
-"""How a setting is declared, shown and refused: what the command lines, the environment and the documents share.
+"""How a setting is declared, shown and refused; the command lines, the environment and the documents share it.
 
 A setting is a field of a pydantic-settings class. Its annotation says all about it: how text is read (`Typed`), what it
 is for (`Field(description=...)`), and, where a command line has it as an option, how it is shown there (`Shown`). Its
-variable of the environment is `ZEDLOG_` and its name. What is given by name is stronger than the environment.
+environment variable is `ZEDLOG_` and its name. A value that is given by name takes precedence over the environment.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ S = TypeVar("S", bound=BaseSettings)
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How a command line has a setting.
+    """How a command line shows a setting.
 
-    metavar: what stands for the value. panel: the heading under which it is listed. usual: its default in words, where
-    the value itself does not say it. flag: its name there, where that is not the field's. repeated: it may be given
-    several times; the environment has all of them in one value, with commas.
+    metavar: the placeholder for the value. panel: the heading under which it is listed. usual: its default in words, if
+    the value itself does not say it. flag: the option's name, if that is not the field's. repeated: it may be given
+    several times; the environment variable has all of them in one value, separated by commas.
     """
 
     metavar: str
@@ -43,7 +43,9 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A setting, for people. What concerns a command line is empty where none has it as an option."""
+    """A setting, described for people. The fields about the command line are empty if no command has it as an
+    option.
+    """
 
     field: str
     variable: str
@@ -83,7 +85,7 @@ def options(settings: type[BaseSettings]) -> Iterator[Option]:
 
 
 def read_settings(settings: type[S], given: Mapping[str, str | Sequence[str]]) -> S:
-    """The settings that a command line gives as text; the environment says the rest.
+    """The settings that a command line gives as text; the others come from the environment.
 
     Raises:
         InvalidRequestError: one cannot be read; the message names its option and its variable.
@@ -97,7 +99,9 @@ def read_settings(settings: type[S], given: Mapping[str, str | Sequence[str]]) -
 
 
 def as_variable(option: Option, value: str | Sequence[str]) -> str:
-    """What an option was given, as a value of its variable. What is repeated comes on top of what is there."""
+    """The value given to an option, as a value of its variable. The values of a repeated option are added to those
+    already there.
+    """
     if isinstance(value, str):
         return value
     return ",".join(filter(None, (os.environ.get(option.variable), *value)))
@@ -122,7 +126,7 @@ def _in_words(field: FieldInfo) -> str:
 
 
 def typed(parse: Callable[[str], object]) -> BeforeValidator:
-    """Has `parse` read a setting, as text, also where a program gives a number."""
+    """A validator that has `parse` read a setting as text, also if a program gives a number."""
 
     def read(value: object) -> object:
         if not isinstance(value, str | int | float) or isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Recovery: what an engine needs to go on where the last publication stopped, read from the snapshot.
+"""Recovery: reads from the snapshot what an engine needs to continue after the last publication.
 
 In: the publisher, which has the newest manifest. Out: the state of its epoch. Derived tuples are not read: they are
 computed again, which also checks that they follow from the facts. Costs one read of the blocks of every relation that

@@ -1,4 +1,5 @@
-"""What an operator may choose about the engine: each option once, with its default, its check and what it is for.
+"""The settings of the engine that an operator may choose: each is declared once, with its default, its check and its
+purpose.
 
 The command line of the engine process, `zedlog serve` and `zedlog engine`, and the environment (`ZEDLOG_` and the name)
 come from these classes (engine/server/options.py says how); docs/operations.md has the table. Sizes are bytes, times
@@ -27,7 +28,8 @@ from engine.storage.retention import Retention
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How an engine runs. A group takes at most so many transactions and log bytes (one at least).
+    """How an engine runs. `group_transactions` and `group_bytes` limit a group, which always has at least one
+    transaction.
 
     lease_wait: seconds to wait for another engine's lease; None: as long as it takes (a standby).
     """
@@ -41,7 +43,7 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.lease_seconds < 0.1 or self.group_transactions < 1 or self.group_bytes < 1:
             raise InvalidRequestError(
-                "an engine needs a lease of 0.1 s, and groups of 1 transaction and 1 byte, or more"
+                "an engine needs a lease of at least 0.1 s, and groups of at least 1 transaction and 1 byte"
             )
 
 
@@ -52,7 +54,7 @@ _BULK, _PROCESS = "Bulk jobs", "The engine process"
 
 
 class DatabaseSettings(BaseSettings):
-    """Where a database is: what its engine and its services must agree on."""
+    """Where a database is; its engine and its services must agree on these settings."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="ignore")
 
@@ -69,7 +71,7 @@ class DatabaseSettings(BaseSettings):
     data_dir: Annotated[
         Path,
         Field(
-            description="The folder of what is kept in files, and of the data and the log of `zedlog serve`."
+            description="The folder for files that are kept, and for the data and the log of `zedlog serve`."
         ),
         Shown("FOLDER", _PLACE),
     ] = Path(".zedlog")
@@ -91,7 +93,8 @@ class EngineSettings(DatabaseSettings):
         PlacementName,
         one_of("a placement", PLACEMENTS),
         Field(
-            description="Where the state is: in the engine process, on Spark, or there as long as it fits."
+            description="Where the state is held: in the engine process (`resident`), on Spark (`spark`), or in the "
+            "engine process as long as it fits and on Spark beyond that (`auto`)."
         ),
         Shown("|".join(PLACEMENTS), _EVALUATION),
     ] = "auto"
@@ -99,8 +102,8 @@ class EngineSettings(DatabaseSettings):
         int,
         SIZE,
         Field(
-            description="What the tuples and symbols of the resident placement may need, for example 4GiB. Beyond it, "
-            "`auto` goes on with Spark; without Spark a transaction is refused.",
+            description="The most memory for the tuples and symbols of the resident placement, for example 4GiB. "
+            "Beyond it, `auto` moves to Spark; without Spark the transaction is refused.",
             default_factory=default_memory_budget,
         ),
         Shown("SIZE", _EVALUATION, "half of the memory"),
@@ -115,8 +118,8 @@ class EngineSettings(DatabaseSettings):
         int,
         whole(1),
         Field(
-            description="Refuse a transaction whose recursion goes through more heights, that is, whose shortest "
-            "derivations are longer."
+            description="Refuse a transaction whose recursion needs more heights than this, that is, in which the "
+            "shortest derivation of some tuple is longer."
         ),
         Shown("N", _EVALUATION),
     ] = MAX_HEIGHT
@@ -145,18 +148,18 @@ class EngineSettings(DatabaseSettings):
         str | None,
         Field(
             min_length=1,
-            description="A directory that all executors share: state that is kept there survives their loss.",
+            description="A directory that all executors share; state that is kept there survives their loss.",
         ),
         Shown("FOLDER", _ON_SPARK),
     ] = _SPARK.checkpoint_dir
     import_root: Annotated[
         Path | None,
-        Field(description="Imports may read files below this folder only."),
-        Shown("FOLDER", _BULK, "none: no files are read but uploads"),
+        Field(description="Imports may read only files below this folder."),
+        Shown("FOLDER", _BULK, "none: only uploads are read"),
     ] = None
     export_root: Annotated[
         Path | None,
-        Field(description="Exports may write below this folder only."),
+        Field(description="Exports may write only below this folder."),
         Shown("FOLDER", _BULK, "none: no files are written"),
     ] = None
     bulk_schemes: Annotated[
@@ -165,15 +168,15 @@ class EngineSettings(DatabaseSettings):
         typed(lambda text: frozenset(filter(None, text.split(",")))),
         AfterValidator(lambda schemes: frozenset(s.lower().removesuffix(":") for s in schemes)),
         Field(
-            description="A file system of Spark that imports and exports may use too, such as s3a or hdfs. The option "
-            "may be repeated; the variable has commas."
+            description="A further file system of Spark that imports and exports may use, such as s3a or hdfs. The "
+            "option may be repeated; in the variable, commas separate the values."
         ),
         Shown("SCHEME", _BULK, flag="bulk-scheme", repeated=True),
     ] = frozenset()
     lease_seconds: Annotated[
         float,
         seconds("from 0.1 on", lambda s: s >= 0.1),
-        Field(description="How long a silent engine keeps the database."),
+        Field(description="How long an engine that gives no sign of life stays the writer of the database."),
         Shown("SECONDS", _PROCESS),
     ] = _ENGINE.lease_seconds
     lease_wait: Annotated[
@@ -192,20 +195,26 @@ class EngineSettings(DatabaseSettings):
         Shown("SIZE", _PROCESS),
     ] = _ENGINE.group_bytes
     retain_epochs: Annotated[
-        int, whole(1), Field(description="Epochs whose snapshot stays readable."), Shown("N", _PROCESS)
+        int,
+        whole(1),
+        Field(description="The number of epochs whose snapshot stays readable."),
+        Shown("N", _PROCESS),
     ] = _KEPT.epochs
     retain_seconds: Annotated[
         float,
         seconds("from 0 on", lambda s: s >= 0),
-        Field(description="A younger snapshot stays readable in any case."),
+        Field(description="A snapshot that is younger than this stays readable in any case."),
         Shown("SECONDS", _PROCESS),
     ] = _KEPT.seconds
     retain_results: Annotated[
-        int, whole(1), Field(description="Transactions whose outcome can be looked up."), Shown("N", _PROCESS)
+        int,
+        whole(1),
+        Field(description="The number of transactions whose outcome can be looked up."),
+        Shown("N", _PROCESS),
     ] = _KEPT.results
     log_level: Annotated[
         _LogLevel,
         one_of("a level of the log", get_args(_LogLevel)),
-        Field(description="What the engine logs: this and what is graver."),
+        Field(description="The least severe messages that the engine logs."),
         Shown("LEVEL", _PROCESS),
     ] = "INFO"

@@ -1,4 +1,4 @@
-"""Signals that are heard at once, also while the main thread is in compiled code.
+"""Signals that are handled at once, also while the main thread is in compiled code.
 
 Python runs a signal's handler in the main thread, between two of its own instructions: a kernel that works for seconds
 delays it that long, and an exception out of a handler may meet compiled code that takes it for an error of its own. But
@@ -22,9 +22,10 @@ def heard_at_once(
     overdue: Callable[[], None],
     grace: float,
 ) -> Iterator[None]:
-    """Inside of the block each of these signals calls `ask`, and, when the block has not been left `grace` seconds
-    later, `overdue`; both from a thread of their own. The main thread is not interrupted. The handlers of before are
-    put back at the end. In another thread than the main one the block runs as it is, for only that one has signals.
+    """Within the block each of these signals calls `ask`, and also `overdue` if the block has not been left `grace`
+    seconds later; both are called from a thread of their own. The main thread is not interrupted. The previous handlers
+    are restored at the end. Outside of the main thread the block runs without this, because only the main thread gets
+    signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

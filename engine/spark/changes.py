@@ -1,7 +1,8 @@
-"""Weighted tuples of one relation, wherever they are: what a plan starts from, and the entry changes of a height.
+"""Weighted tuples of one relation, in the driver or on the executors: the start of a plan, or the entry changes of a
+height.
 
 In the driver they are arrays, so that counting, projecting and watching them needs no query. On the executors they are
-a frame. The frame can be had in both cases, since a query that joins them reads it.
+a frame. A frame is available in both cases, because a query that joins the tuples reads it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from engine.spark.version import Change, Version, entries_in_driver
 class Changes:
     """Some tuples of a relation of `arity` columns, with heights and weights.
 
-    `read` gives the arrays, or None where the tuples are on the executors; `make` gives the frame (c0 .., height,
+    `read` returns the arrays, or None if the tuples are on the executors; `make` returns the frame (c0 .., height,
     weight). Each is called when it is first needed, and once, so that all plans of a query read the same frame.
     """
 
@@ -58,7 +59,7 @@ class Changes:
 
     @cached_property
     def arrays(self) -> Change | None:
-        """(codes, heights, weights), or None where the tuples are on the executors."""
+        """(codes, heights, weights), or None if the tuples are on the executors."""
         return self._read()
 
     @cached_property
@@ -67,13 +68,13 @@ class Changes:
         return self._make()
 
     def fitting(self, start: Start, encode: Encode, rows: int) -> int:
-        """How many of the `rows` tuples fit a starting atom; of those on the executors, how many at the most."""
+        """How many of the `rows` tuples fit a starting atom; an upper bound if they are on the executors."""
         if not (start.constants or start.equal) or self.arrays is None:
             return rows
         return count_fitting(self.arrays[0], start, encode)
 
     def weighted(self, tables: Tables) -> tuple[Codes, Codes]:
-        """The tuples and their weights, in the driver; a query where they are on the executors."""
+        """The tuples and their weights, in the driver; takes a query if they are on the executors."""
         if self.arrays is not None:
             return self.arrays[0], self.arrays[2]
         table = tables.collect(self.frame.select(*columns(self._arity), WEIGHT), small=False)
@@ -91,5 +92,5 @@ def which_fit(codes: Codes, start: Start, encode: Encode) -> npt.NDArray[np.bool
 
 
 def count_fitting(codes: Codes, start: Start, encode: Encode) -> int:
-    """How many tuples do."""
+    """How many tuples fit."""
     return int(np.count_nonzero(which_fit(codes, start, encode)))

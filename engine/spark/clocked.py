@@ -1,12 +1,14 @@
 """A stratum with count, sum or mean in recursion, on the resident placement's kernels, in the driver.
 
-Such a fold walks the timeline of a group from height to height: it has no form as a query over all groups at once, and
-a query for each of some hundred heights would take minutes. So the stratum's state, and the relations of lower strata
-that it reads, come into the driver, the resident work on a stratum (engine/resident/stratum.py) brings them through the
-epoch, and the result goes back. The evaluation itself is incremental; around it an epoch that touches the stratum moves
-all of it, and the driver must have the memory for that. Everything else of the program stays where it is.
+Such a fold walks the timeline of a group from height to height: it cannot be written as a query over all groups at
+once, and a query for each of some hundred heights would take minutes. So the stratum's state, and the relations of
+lower strata that it reads, come into the driver, the resident work on a stratum (engine/resident/stratum.py) brings
+them through the epoch, and the result goes back. The evaluation itself is incremental, but an epoch that touches the
+stratum moves all of it to the driver and back, and the driver must have enough memory for that. The rest of the program
+stays where it is.
 
-In: the stratum before and after, what is held, what changed below. Out: as of any other stratum, `NewVersion`s.
+In: the stratum before and after, its state, and the changes of lower strata. Out: `NewVersion`s, as for any other
+stratum.
 """
 
 from __future__ import annotations
@@ -41,10 +43,10 @@ from engine.spark.work.work import NewVersion, begun, in_place
 class ClockedWork:
     """The work on one such stratum in one epoch.
 
-    before: what it was; None where it is computed from nothing, which is so, too, where its state is `discarded`.
-    versions: its relations as they were. lower: those that it reads, or read before. rules: old and new ones by id.
-    growing: what the budget's watch looks at; it gets the relations in the driver. take: gets what comes out. faulty:
-    gets the rules that met a binding without a value.
+    before: what it was; None if it is computed from nothing. It is also computed from nothing if its state is
+    `discarded`. versions: its relations as they were. lower: those that it reads, or read before. rules: old and new
+    ones by id. growing: the relations that the budget watches; those in the driver are added. take: called with the
+    outcomes. faulty: called with the rules that met a binding without a value.
     """
 
     ahead = True
@@ -138,7 +140,7 @@ def _counts(before: Counts, change: RelationChange) -> Counts:
 
 
 def _present(version: Version, tables: Tables) -> Relation:
-    """The tuples of a lower relation that are present: those whose entries sum up to 1."""
+    """The present tuples of a lower relation: those whose entries sum up to 1."""
     tally = Relation("", version.arity)
     if version.rows:
         rows = collected(version, tables)
@@ -152,7 +154,7 @@ def _present(version: Version, tables: Tables) -> Relation:
 
 
 def _changes(lower: Lower, tables: Tables) -> Batch:
-    """What changed in a lower relation."""
+    """The changes of a lower relation."""
     assert lower.delta is not None, "it changed"
     table = lower.delta.local
     if table is None:

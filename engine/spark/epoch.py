@@ -1,9 +1,9 @@
-"""One epoch on Spark: the work of the strata, and the versions of relations that come out of it.
+"""One epoch on Spark: the work on the strata, and the new versions of relations that it produces.
 
-In: the state, the circuit of the epoch, the changed facts. Out: the changes of each relation. Always: the state
-versions stay as they are until `commit`; so `rollback` forgets the new ones, and `commit` the old ones. What is done
-with a stratum is decided by the walk (engine/maintenance/epoch.py); a stratum with counts or sums in recursion is
-worked on in the driver (clocked.py), any other one by stratum.py.
+In: the state, the circuit of the epoch, the changed facts. Out: the changes of each relation. Always: the versions of
+the state stay as they are until `commit`; so `rollback` forgets the new ones, and `commit` the old ones. The walk
+(engine/maintenance/epoch.py) decides how each stratum is treated; a stratum with counts or sums in recursion is
+evaluated in the driver (clocked.py), and any other one by stratum.py.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from engine.spark.work.work import NewVersion
 
 
 class SparkEpoch:
-    """See the module. heights: that it went through, all strata together."""
+    """See the module. heights: the number of heights that it went through, in all strata together."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class SparkEpoch:
         return _StratumWork(run, versions, discarded, self._meter.course, self._ran)
 
     def take_back(self, stratum: Stratum) -> None:
-        """The versions are as they were; what the budget's watch was told of them is not."""
+        """The versions are unchanged, but what the budget's watch knows about them has to be set back."""
         for name in stratum.relations:
             self._watch(name)
 
@@ -165,7 +165,7 @@ class SparkEpoch:
         return lower
 
     def _ran(self, run: SparkStratum, outcomes: Mapping[str, NewVersion]) -> None:
-        """A stratum's work has ended, with an error where there are no outcomes."""
+        """A stratum's work has ended; if there are no outcomes, it ended with an error."""
         self.heights += run.heights
         self._faulty |= run.faulty
         self._take(outcomes)
@@ -180,7 +180,7 @@ class SparkEpoch:
     # ---- the end
 
     def commit(self) -> None:
-        """Keep it."""
+        """Keep the epoch."""
         state, circuit = self._state, self._epoch.circuit
         for name in [name for name in self.versions if name not in circuit.arities]:
             assert not self.versions.pop(name).live, "a relation with tuples has a schema"
@@ -197,12 +197,12 @@ class SparkEpoch:
             state.release({name: version}, {name: fewer})
 
     def rollback(self) -> None:
-        """Drop it: everything is as before."""
+        """Drop the epoch: everything is as before."""
         self._state.release(self.versions, self._state.versions)
 
 
 class _StratumWork:
-    """The work of stratum.py, as the walk wants it; the versions that come out of it are handed to `take`."""
+    """The work of stratum.py behind the interface that the walk needs; the resulting versions are handed to `take`."""
 
     ahead = False
 

@@ -1,6 +1,6 @@
 """How tuples lie in a DataFrame.
 
-A relation's tuple of n columns is `c0 .. c(n-1)`, longs that hold codes (engine/data/values.py). Beside them:
+A relation's tuple of n columns is `c0 .. c(n-1)`, longs that hold codes (engine/data/values.py). Further columns are:
 
     height       int     of a support or an entry
     support      long    how many derivations the tuple has of that height
@@ -11,8 +11,8 @@ A relation's tuple of n columns is `c0 .. c(n-1)`, longs that hold codes (engine
     rel          int     which relation of a stratum: the relations of one stratum travel in one frame, the narrower
                          ones padded with zeros, so that one query does the work of a whole height
 
-Rows with the same tuple and height are summed up, and a tuple without a row counts zero. A Z-set is nothing else, so
-layers of changes can be united in any order.
+Rows with the same tuple and height are summed up, and a tuple without a row counts as zero. That makes a frame a Z-set,
+so layers of changes can be united in any order.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def padded(arity: int, width: int) -> list[Column]:
 def from_driver(session: SparkSession, rows: pa.Table) -> DataFrame:
     """Rows of this process as a DataFrame.
 
-    Spark reads chunk by chunk, and drops without a word what comes after an empty chunk; so the rows are made a single
-    chunk first. A Connect session takes an empty table only with a schema.
+    Spark reads chunk by chunk, and silently drops the chunks after an empty one; so the rows are combined into a single
+    chunk first. A Connect session accepts an empty table only with a schema.
     """
     if rows.num_rows:
         return session.createDataFrame(rows.combine_chunks())

@@ -1,10 +1,10 @@
-"""The placement on Spark: the same circuit over DataFrames, for what is too large for one process.
+"""The placement on Spark: evaluates the same circuit over DataFrames, for states that are too large for one process.
 
-State is a `Version` for each relation: immutable, a sum of layers. `execute` begins an epoch (epoch.py), which makes
-new versions out of old ones and leaves these as they are; whatever storage only the forgotten ones used is given back.
-No index is kept: a small change finds its partners in one pass over a relation, a large one by an exchange. An epoch
-costs a few Spark jobs for each height of each stratum that it touches, some tenths of a second each; small updates
-belong into the resident placement.
+The state is a `Version` for each relation: immutable, a sum of layers. `execute` begins an epoch (epoch.py), which
+makes new versions out of old ones and leaves the old ones unchanged; storage that only forgotten versions used is given
+back. No index is kept: a small change finds its join partners in one pass over a relation, a large one by an exchange.
+An epoch costs a few Spark jobs for each height of each stratum that it touches, some tenths of a second each; so small
+updates are better evaluated on the resident placement.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SparkPlacement:
         self._state = Versions(self._tables)
         self._epoch: SparkEpoch | None = None
         self.heights = 0
-        """Heights that the last epoch went through, all strata together."""
+        """The number of heights that the last epoch went through, in all strata together."""
 
     def close(self) -> None:
         """Give all storage back, and stop Spark if this placement started it."""

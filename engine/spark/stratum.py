@@ -1,10 +1,11 @@
-"""One stratum through one epoch over Spark; the order is that of the resident placement (engine/resident/stratum.py).
+"""Brings one stratum through one epoch on Spark, in the same order as the resident placement
+(engine/resident/stratum.py).
 
 First, one query sums up all supports that come from outside: changed facts, the lower relations' changes carried
-through the old rules, and all derivations of rules that appear or disappear. Then come the heights, in ascending
-order: each settles its entries, and one query carries those that changed through every plan that they start. A plan
-that nothing starts is left out, and one that only copies what is in the driver needs no query (projections.py). Where
-all this is done, the stratum's `Choice` decides (work/choice.py).
+through the old rules, and all derivations of rules that appear or disappear. Then come the heights, in ascending order:
+each settles its entries, and one query carries the changed entries through every plan that they start. A plan without
+starting tuples is left out, and a plan that only copies tuples in the driver needs no query (projections.py). The
+stratum's `Choice` decides where all this is done (work/choice.py).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ second here, so it is smaller than elsewhere."""
 
 @dataclass(frozen=True, slots=True)
 class Lower:
-    """A relation of a lower stratum: as it was, as it is, and what changed between (c0 .., weight)."""
+    """A relation of a lower stratum: as it was, as it is, and the changes between the two (c0 .., weight)."""
 
     old: Version
     new: Version
@@ -50,7 +51,7 @@ class Lower:
 
 @dataclass(slots=True)
 class Growth:
-    """What the budget's watch asks of a relation while it grows."""
+    """A relation as the budget's watch sees it while it grows."""
 
     name: str
     live: int
@@ -62,7 +63,8 @@ class Growth:
 
 class SparkStratum:
     """The work on one stratum. `versions` are the stratum's own relations as they were. `rebuilt` says that it is
-    computed from nothing, since its members changed. `rules` holds the old and the new rules by id."""
+    computed from nothing, because its members changed. `rules` holds the old and the new rules by id.
+    """
 
     def __init__(
         self,
@@ -193,7 +195,7 @@ class SparkStratum:
         )
 
     def assert_rows(self, relation: str, frame: DataFrame) -> None:
-        """The same for facts that are on the executors, as (c0 .., weight)."""
+        """The same for facts on the executors, as (c0 .., weight)."""
         self._branches.rows(relation, self._versions[relation].arity, frame)
 
     # ---- the epoch
@@ -224,7 +226,7 @@ class SparkStratum:
             self._choice.release()
 
     def _note(self, watch: Oscillation, batch: HeightDelta) -> None:
-        """Show the watch the changes of a height; they come to the driver where they are on the executors."""
+        """Give the changes of a height to the watch; changes on the executors are brought to the driver."""
         for name in self._versions:
             changes = batch.of(name)
             if changes is not None:
@@ -236,7 +238,7 @@ class SparkStratum:
         return max((last_height(version, self._tables) for version in versions), default=0)
 
     def _begin(self) -> dict[str, NewVersion] | None:
-        """Take what comes from outside the stratum. Returns the outcomes if one job does all that is left."""
+        """Take the supports from outside the stratum. Returns the outcomes if one job does all the remaining work."""
         self._join_whole_rules()
         found = self._choice.begin(self._branches)
         if found is None:
@@ -277,8 +279,9 @@ class SparkStratum:
             self._meter.charge(supports.derivations)
 
     def _see(self, relation: str, batch: HeightDelta) -> See:
-        """What a step sees while the changes of `relation` are carried through: the relations before it are seen with
-        their changes, those after it without."""
+        """The relations as a step sees them while the changes of `relation` are carried through: those before it with
+        their changes, those after it without.
+        """
 
         def see(step: LookUp) -> list[DataFrame]:
             name = step.relation
@@ -340,8 +343,9 @@ class SparkStratum:
         return self._once((relation, was), entries)
 
     def _once(self, key: tuple[str, bool], make: Callable[[], DataFrame | None]) -> DataFrame | None:
-        """One frame for the whole epoch: to make one costs some calls of Spark, and plans that share a frame read it
-        once in a query."""
+        """One frame for the whole epoch: making a frame costs some calls of Spark, and plans that share a frame read it
+        once in a query.
+        """
         if key not in self._seen:
             self._seen[key] = make()
         return self._seen[key]

@@ -26,8 +26,9 @@ from engine.spark.version import Version
 
 @dataclass(frozen=True)
 class Subject:
-    """What the work is on. `versions`: the stratum's relations as they were, in the order of their numbers; `rebuilt`:
-    they are made anew from nothing, and `versions` are only what the result is compared with."""
+    """The relations of one stratum. `versions`: the relations as they were, in the order of their numbers; `rebuilt`:
+    they are computed from nothing, and `versions` serve only for a comparison with the result.
+    """
 
     versions: Mapping[str, Version]
     rebuilt: bool
@@ -37,7 +38,7 @@ class Subject:
 
     @property
     def from_nothing(self) -> bool:
-        """Whether all of the result is computed in this epoch."""
+        """Whether the whole result is computed in this epoch."""
         return self.rebuilt or not any(version.rows for version in self.versions.values())
 
     @cached_property
@@ -62,7 +63,7 @@ class Supports:
     """Pushed supports: (rel, c0 .., height, weight, derivations), each tuple once for a height.
 
     changed: by height, how many of them change something. falls: whether some are taken away. derivations: their sum.
-    marks: the negative `rel`s, which say what rules met a binding without a value (branches.py).
+    marks: the negative `rel`s, which say which rules met a binding without a value (branches.py).
     """
 
     table: Table
@@ -73,7 +74,7 @@ class Supports:
 
     @property
     def in_driver(self) -> bool:
-        """Whether the rows are there."""
+        """Whether the rows are in the driver."""
         return self.table.local is not None
 
     def in_driver_of(self, tables: Tables) -> Supports:
@@ -99,7 +100,7 @@ class Supports:
 
 
 def on_executors(rows: DataFrame, tables: Tables) -> Supports:
-    """Supports that are computed and kept there."""
+    """Supports that are computed and kept on the executors."""
     measures = [
         f"count_if({WEIGHT} != 0) AS changed",
         f"min({WEIGHT}) AS least",

@@ -1,12 +1,12 @@
-"""DataFrames whose rows are there: small ones in the driver, as Arrow; large ones as checkpoints on the executors.
+"""DataFrames with computed rows: small ones in the driver, as Arrow; large ones as checkpoints on the executors.
 
 In: a lazy DataFrame. Out: a `Table`, whose frame reads rows that are already computed, so that no plan grows with the
-number of heights or epochs behind it. A small table is a local relation inside the plans that use it: it needs no
-job and no storage, and Spark sees that it is small. A large one is a checkpoint (checkpoints.py). No garbage collector
-would drop it in time, so whoever holds a table releases it.
+number of heights or epochs before it. A small table is a local relation inside the plans that use it: it needs no job
+and no storage, and Spark sees that it is small. A large one is a checkpoint (checkpoints.py). A garbage collector would
+not drop it in time, so the holder of a table releases it.
 
-Small queries bring what they sum up into one partition and run without adaptive execution: every exchange would be a
-job of its own, and there is nothing to adapt.
+Small queries bring the rows that they sum up into one partition and run without adaptive execution: every exchange
+would be a job of its own, and there is nothing to adapt.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ ROWS = "rows"
 
 @dataclass(eq=False, slots=True)
 class Table:
-    """Computed rows: `local` holds them where they are in the driver, otherwise it is None and `frame` reads a
-    checkpoint."""
+    """Computed rows: `local` holds them if they are in the driver; otherwise it is None and `frame` reads a
+    checkpoint.
+    """
 
     rows: int
     local: pa.Table | None
@@ -45,7 +46,7 @@ class Table:
     """The checkpoint that the frame is a view of."""
 
     def view(self, frame: DataFrame, rows: int) -> Table:
-        """This checkpoint, read through `frame`; it takes over the storage."""
+        """This checkpoint read through `frame`; the new table takes over the storage."""
         return Table(rows, None, frame, None, self._frame)
 
     @property
@@ -57,7 +58,7 @@ class Table:
 
 
 class Tables:
-    """Makes and releases tables. All are of one session: the one that the source has when it is first needed."""
+    """Makes and releases tables. All belong to one session: the one that the source has when it is first needed."""
 
     def __init__(self, source: SparkSource) -> None:
         options = source.options
@@ -79,7 +80,7 @@ class Tables:
         """The session.
 
         Raises:
-            SparkStateLostError: it has ended; another would know nothing of the tables.
+            SparkStateLostError: it has ended; another session would not know the tables.
         """
         if self._session is None:
             self._session = self._source.session()
@@ -88,7 +89,9 @@ class Tables:
         return self._session
 
     def small(self, rows: int) -> bool:
-        """Whether so many rows are few: they can be kept in the driver, and a copy can go to every partition."""
+        """Whether this number of rows is small: they can be kept in the driver, and a copy can go to every
+        partition.
+        """
         return rows <= self.local_rows
 
     def local(self, table: pa.Table) -> Table:
@@ -97,7 +100,7 @@ class Tables:
         return Table(table.num_rows, table, None, partial(from_driver, self.spark))
 
     def put(self, table: pa.Table) -> Table:
-        """Rows from the driver as a table: in the driver if they are few, else on the executors."""
+        """Rows from the driver as a table: in the driver if they are few, otherwise on the executors."""
         if self.small(table.num_rows):
             return self.local(table)
         return self.checkpoint(from_driver(self.spark, table), table.num_rows)
@@ -113,13 +116,13 @@ class Tables:
         return found if self.small(found.num_rows) else None
 
     def checkpoint(self, frame: DataFrame, rows: int | None = None) -> Table:
-        """Compute the rows and keep them on the executors. `rows`: how many there are, where it is known."""
+        """Compute the rows and keep them on the executors. `rows`: their number, if it is known."""
         if rows is None:
             return self.measured(frame, [], [])[0]
         return Table(rows, None, self._kept(frame))
 
     def measured(self, frame: DataFrame, by: list[str], measures: list[Column]) -> tuple[Table, pa.Table]:
-        """A checkpoint, and what one more query over it says: `measures` and the number of ROWS, grouped `by`."""
+        """A checkpoint, and the result of one more query over it: `measures` and the number of ROWS, grouped `by`."""
         kept = self._kept(frame)
         try:
             found = self.collect(kept.groupBy(*by).agg(F.count(F.lit(1)).alias(ROWS), *measures))
@@ -148,8 +151,9 @@ class Tables:
     def watched(
         self, seconds: float | None, cancelled: Callable[[], bool] | None, overdue: Callable[[], None]
     ) -> Iterator[None]:
-        """Interrupt queries when the time is over, or when they are cancelled; `overdue` then raises what the user is
-        to see. Whatever Spark throws between queries, while plans are made, becomes an error of ours too."""
+        """Interrupt queries when the time is over, or when they are cancelled; `overdue` then raises the error for the
+        user. An exception of Spark between queries, while plans are made, also becomes an error of Zedlog.
+        """
         self._stop = None if seconds is None else time.monotonic() + seconds
         self._cancelled, self._overdue = cancelled, overdue
         try:
@@ -161,7 +165,7 @@ class Tables:
 
     @contextmanager
     def _running(self, small: bool) -> Iterator[None]:
-        """Settings of one query, put back after it; Spark's errors become ours."""
+        """Set Spark's settings for one query, and restore them after it; Spark's errors become errors of Zedlog."""
         self.queries += 1
         settings = {
             "spark.sql.ansi.enabled": "true",  # sums that leave 64 bits are errors

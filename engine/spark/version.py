@@ -2,8 +2,8 @@
 
 A layer is a table of (c0 .. cn, height, support, entry); the relation's supports and entries are the layers' sums by
 tuple and height. An epoch adds at most one layer, so to drop an epoch is to forget its layer, and a small epoch costs
-nothing that is proportional to the relation. `compacted` sums layers up when they are many, or as large together as
-the first: every row is then written again a logarithmic number of times.
+nothing that is proportional to the relation. `compacted` sums layers up when there are many, or when the later ones
+together are as large as the first: so every row is rewritten a logarithmic number of times.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from engine.spark.frames import WEIGHT, united
 from engine.spark.tables import Table, Tables
 
 MANY = 6
-"""Layers from which a relation is compacted."""
+"""The number of layers at which a relation is compacted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Tuples that are present, asserted, derived, and how many there are of any of these (`held`)."""
+    """The numbers of present, asserted and derived tuples, and of tuples that are any of these (`held`)."""
 
     present: int = 0
     asserted: int = 0
@@ -45,14 +45,16 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """See the module. `name`, `live` and `memory` are what the budget's watch asks of a relation."""
+    """See the module. The budget's watch uses `name`, `live` and `memory`."""
 
     name: str
     arity: int
     layers: tuple[Table, ...] = ()
     counts: Counts = Counts()
     fold: Fold | None = None
-    """In place: of the supported tuples only the best of each group are present, and only these count as derived."""
+    """Whether the relation is folded in place: of the supported tuples only the best of each group are present, and
+    only these count as derived.
+    """
     signed: bool = False
     """A tuple may have several entries, some of them negative."""
 
@@ -86,7 +88,7 @@ class Version:
         return self._united(self.layers)
 
     def stored_frame(self) -> DataFrame | None:
-        """All rows of the layers on the executors; None where there are none."""
+        """All rows of the layers on the executors; None if there are none."""
         return self._united(self.stored)
 
     def _united(self, layers: Sequence[Table]) -> DataFrame | None:
@@ -114,7 +116,7 @@ def consolidated(version: Version) -> DataFrame | None:
 
 
 def collected(version: Version, tables: Tables) -> pa.Table:
-    """The same in the driver; without a query where all of it is there."""
+    """The same in the driver; without a query if all rows are there."""
     if not version.stored:
         return summed_in_driver(version, [*columns(version.arity), HEIGHT], [SUPPORT, ENTRY])
     rows = consolidated(version)

@@ -1,4 +1,4 @@
-"""What a Spark placement holds from epoch to epoch: a version of each relation, and the tables of their layers."""
+"""The state of a Spark placement between epochs: a version of each relation, and the tables of their layers."""
 
 from __future__ import annotations
 

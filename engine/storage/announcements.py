@@ -1,10 +1,10 @@
-"""Who waits for a transaction or an epoch is woken by the publication itself.
+"""Waiting for a transaction or an epoch: the publication itself wakes those who wait.
 
-One background task per client follows the stream `published` (a blocking read, so a publication is heard
-within a fraction of a millisecond) and, for all those who wait at once, fetches the outcomes that have come
-in one round trip. A stream, unlike publish/subscribe, loses nothing over a reconnection.
+One background task per client follows the stream `published` (a blocking read, so a publication is noticed within a
+fraction of a millisecond) and fetches the new outcomes for all who wait, in one round trip. A stream, unlike
+publish/subscribe, loses nothing over a reconnection.
 
-When Redis goes away everybody who waits is told so; the task goes on trying, so that later waits work again.
+When Redis becomes unreachable, everyone who waits gets an error; the task keeps trying, so that later waits work again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ StreamId = tuple[int, int]
 
 
 def stream_id(text: str) -> StreamId | None:
-    """A transaction id as two comparable integers, or None when it is no such id."""
+    """A transaction id as two comparable integers, or None if the text is not such an id."""
     left, dash, right = text.partition("-")
     if not (dash and left.isdecimal() and right.isdecimal() and text.isascii()):
         return None
@@ -62,7 +62,7 @@ class Announcements:
         return [_outcome(entries) for entries in answers]
 
     async def wait_outcome(self, transaction_id: str, timeout: float) -> Outcome | None:
-        """The outcome as soon as it is published; None when it is not in time, or is no longer kept."""
+        """The outcome as soon as it is published; None if that is not in time, or if the outcome is no longer kept."""
         future: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
         self._outcomes.setdefault(transaction_id, []).append(future)
         try:
@@ -101,7 +101,7 @@ class Announcements:
             self._epochs.remove(wait)
 
     async def close(self) -> None:
-        """End the background task; who waits is told."""
+        """End the background task; everyone who waits gets an error."""
         if self._task is not None:
             # Python 3.11 loses a cancellation that meets the end of an inner wait, so it is repeated until it works.
             while not self._task.done():

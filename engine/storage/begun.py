@@ -1,11 +1,12 @@
 """The mark: which transactions the engine applies now, kept where it outlives the engine's process.
 
-Written before an epoch is executed, and over as soon as the head has passed it: the atomic publication needs no step of
-its own for that. So a mark that is ahead of the head names what a process was at when it ended, or what runs now.
+It is written before an epoch is executed, and obsolete as soon as the head has passed it, so the atomic publication
+needs no extra step to remove it. A mark that is ahead of the head names the transactions that a process was applying
+when it ended, or that are being applied now.
 
 Cost: one command of some 50 microseconds for each epoch, whose answer nobody waits for, and no write to the disk. A
-mark must outlive the engine, not Redis; only when the epoch lasts is it written to the append-only file as well, for a
-system that ends both at once (a container that ran out of memory).
+mark must outlive the engine, not Redis. Only during a long epoch is it written to the append-only file as well, in case
+something ends both at once (a container that runs out of memory).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from engine.storage.scripts import ATTEND, BEGIN, LEAVE, NOTE_FAULT
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The transactions `first` to `last` are applied, or were when the process ended.
+    """The transactions `first` to `last` are being applied, or were when the process ended.
 
     until: all transactions up to this one have been in an epoch during which a process ended; they are tried alone.
     owner: of the process. since: seconds since 1970. relations: those of the stratum that was evaluated, where known.
@@ -58,7 +59,7 @@ class Mark:
 
     @classmethod
     def decode(cls, fields: Mapping[bytes, bytes]) -> Mark | None:
-        """From the hash; None where there is no mark. One that ended in order has no transactions left."""
+        """A mark from the hash; None if there is none. After an orderly end it has no transactions left."""
         if not fields:
             return None
         text = {name.decode(): value.decode() for name, value in fields.items()}
@@ -72,7 +73,7 @@ class Mark:
         )
 
     def is_ahead(self, last_id: str) -> bool:
-        """Whether its transactions are not published yet, where `last_id` is the last one that is."""
+        """Whether its transactions are not published yet; `last_id` is the last one that is."""
         return place(self.last) > place(last_id)
 
     def running(self, now: float) -> Running:
@@ -121,7 +122,7 @@ class Marks:
                 self._drop()
 
     def attend(self, mark: Mark) -> frozenset[str]:
-        """The epoch lasts: make its mark durable. Returns the ids of transactions that are to be cancelled.
+        """The epoch takes long: make its mark durable. Returns the ids of transactions that are to be cancelled.
 
         Raises:
             StorageUnavailableError.
@@ -133,7 +134,9 @@ class Marks:
         return frozenset(name.decode() for name in cast(list[bytes], answer))
 
     def leave(self) -> None:
-        """The process ends in order: what it was at is not to blame. Does not fail."""
+        """The process ends in an orderly way, so the transactions that it was applying are not at fault. Does not
+        fail.
+        """
         with suppress(StorageUnavailableError), storage_errors():
             # After a mark that is still on its way.
             if self._unread:
@@ -142,7 +145,7 @@ class Marks:
             self._leave(keys=[self._keys.generation, self._keys.begun], args=[self._lease.generation])
 
     def note_fault(self, refused: int, fault: Mapping[str, Any]) -> None:
-        """Tell readers of a fault, which refused so many transactions. Does not fail."""
+        """Show readers a fault, and the number of transactions that it refused. Does not fail."""
         with suppress(StorageUnavailableError), storage_errors():
             self._note(
                 keys=[self._keys.generation, self._keys.status],
@@ -162,5 +165,5 @@ class Marks:
 
 
 def place(transaction_id: str) -> StreamId:
-    """A transaction id as what can be compared; an unreadable one stands before all."""
+    """A transaction id in comparable form; an unreadable one comes before all others."""
     return stream_id(transaction_id) or (0, 0)

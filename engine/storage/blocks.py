@@ -64,7 +64,7 @@ def decode_block(data: bytes) -> tuple[Rows, Present | None]:
     """The inverse of `encode_block`.
 
     Raises:
-        CorruptSnapshotError: the bytes are no block.
+        CorruptSnapshotError: the bytes are not a block.
     """
     try:
         magic, arity, flags, count = _HEADER.unpack_from(data)

@@ -1,10 +1,9 @@
 """Child processes that do not outlive their parent, also when that is killed with -9.
 
-`dies_with_parent(argv)` is a command that runs `argv` and asks the kernel (Linux: PR_SET_PDEATHSIG) to end it
-when the parent goes. The request belongs to the *thread* that starts the child, so start it from a thread
-that lives as long as the child should. A tiny Python program makes the request and then becomes `argv`: the
-same process id, and nothing runs between fork and exec in a process that has threads. Where the kernel has no
-such thing, `argv` runs as it is.
+`dies_with_parent(argv)` is a command that runs `argv` and asks the kernel (Linux: PR_SET_PDEATHSIG) to end it when the
+parent goes. The request belongs to the *thread* that starts the child, so start it from a thread that lives as long as
+the child should. A tiny Python program makes the request and then becomes `argv`: the same process id, and nothing runs
+between fork and exec in a process that has threads. If the kernel has no such request, `argv` runs as it is.
 """
 
 from __future__ import annotations

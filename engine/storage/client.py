@@ -1,8 +1,8 @@
 """The clients' side of a database: append to the log, wait, read snapshots; asynchronous.
 
-It holds no state of the database, only caches of immutable objects, so any number of processes may each have
-one. Reads never wait for the engine. Every method raises StorageUnavailableError when Redis cannot be
-reached, and the client comes back by itself when Redis does.
+It holds no state of the database, only caches of immutable objects, so any number of processes may each have one. Reads
+never wait for the engine. Every method raises StorageUnavailableError when Redis cannot be reached, and works again
+without further steps when Redis is back.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _NOTHING_PUBLISHED = "no engine has served this database yet"
 
 
 class DatabaseClient:
-    """A database in Redis, for any number of tasks of one event loop; any number of processes may have
-    one."""
+    """The client of a database in Redis, for any number of tasks of one event loop; any number of processes may have
+    one.
+    """
 
     def __init__(self, client: redis.asyncio.Redis, database: str, cache_bytes: int) -> None:
         self._redis = client
@@ -95,9 +96,9 @@ class DatabaseClient:
         return last is None or wanted > last
 
     async def cancel(self, transaction_id: str) -> bool:
-        """Ask for the end of a transaction that has no outcome yet; False where there is none such.
+        """Ask the engine to cancel a transaction that has no outcome yet; False if there is no such transaction.
 
-        The engine refuses it (code `cancelled`), unless it is committed before the engine hears of that.
+        The engine refuses it (code `cancelled`), unless it commits it before it notices the request.
         """
         if not await self.is_pending(transaction_id):
             return False
@@ -132,7 +133,8 @@ class DatabaseClient:
         """Wait up to `timeout` seconds until an epoch is published; whether it is.
 
         Raises:
-            EpochNotRetainedError: the epoch does not exist, and what waits in the log cannot make it.
+            EpochNotRetainedError: the epoch does not exist, and the transactions that wait in the log cannot produce
+            it.
         """
         head = await self._head()
         newest = head.epoch if head else -1
@@ -225,7 +227,7 @@ class DatabaseClient:
 
 def _not_to_come(epoch: int, newest: int) -> EpochNotRetainedError:
     return EpochNotRetainedError(
-        f"there is no epoch {epoch}: the newest is {newest}, and no transaction waits that could make epoch {epoch}",
+        f"there is no epoch {epoch}: the newest is {newest}, and no waiting transaction can produce epoch {epoch}",
         epoch=epoch,
         newest=newest,
     )

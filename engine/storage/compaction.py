@@ -1,7 +1,7 @@
-"""How a relation grows: one run per epoch, merged now and then.
+"""How a stored relation grows: one run per epoch, with runs merged now and then.
 
-In: the relation as the last epoch left it and the epoch's change. Out: the relation after it. The blocks that
-already exist are never changed; what is new goes into the store.
+In: the relation as the last epoch left it and the epoch's change. Out: the relation after it. The blocks that already
+exist are never changed; new ones go into the store.
 
 A small change becomes one small run. Runs of about the same size are merged by eights (size-tiered, as in
 log-structured merge trees: O'Neil et al. 1996), so a relation has O(log n) runs and a row is rewritten O(log

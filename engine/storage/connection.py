@@ -1,8 +1,8 @@
 """Connections to Redis, and the one place where redis-py's errors become ours.
 
-A command may be sent twice only where that does no harm. All that the asynchronous side does is of that kind
-(reads, and appends under a key), so it tries once more, over a new connection: a server that was restarted in between
-two requests is not an error. The synchronous side, which publishes, does not retry by itself.
+A command may be sent twice only if that does no harm. Every command of the asynchronous side is of that kind (reads,
+and appends under a key), so it tries once more, over a new connection: a server that was restarted between two requests
+is not an error. The synchronous side, which publishes, does not retry by itself.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def connect(redis_url: str, **options: Any) -> redis.Redis:
 
 
 def connect_async(redis_url: str, **options: Any) -> redis.asyncio.Redis:
-    """An asynchronous client; connects when first used. Who finds all its connections busy waits for one."""
+    """An asynchronous client; connects when first used. A caller that finds all its connections busy waits for one."""
     with _url_errors(redis_url):
         pool = redis.asyncio.BlockingConnectionPool.from_url(
             redis_url,
@@ -91,7 +91,7 @@ def _url_errors(redis_url: str) -> Iterator[None]:
 def storage_errors() -> Iterator[None]:
     """Turn redis-py's errors about the server's absence into StorageUnavailableError; let others pass.
 
-    Work of the body that was sent before the connection broke may have been done.
+    Commands that the body sent before the connection broke may have been executed.
     """
     try:
         yield

@@ -4,13 +4,13 @@
 disk before it is answered (`appendfsync always`), and it listens on a socket file that only this user may
 open (and, if asked for, on a port of 127.0.0.1).
 
-A machine that crashed may leave zero bytes at the end of the append-only file, where the file had grown and its content
-had not reached the disk. No answered write is in them, but the server would refuse to start; they are cut off before.
-A command of which only a part is there the server drops by itself.
+A machine that crashed may leave zero bytes at the end of the append-only file, if the file had grown but its content
+had not reached the disk. They hold no answered write, but the server would refuse to start, so they are cut off first.
+The server itself drops a command of which only a part was written.
 
-Always: one server per data directory (a lock that the kernel lets go when the owner dies); the server ends
-with its owner, also when that is killed with -9 (Linux), and a server that was left behind elsewhere is ended
-by the next start; a server that dies is started again, on the same socket, by a thread of the owner.
+Always: one server per data directory (the kernel releases the lock when the owner dies). The server ends with its
+owner, also when that is killed with -9 (Linux); elsewhere, the next start ends a server that was left behind. A server
+that dies is started again, on the same socket, by a thread of the owner.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FIRST_DELAY, _LAST_DELAY, _STABLE_SECONDS = 0.02, 5.0, 0.3
 
 
 class EmbeddedServer:
-    """A Redis-compatible server that lives as long as this object (or a `with` block) says."""
+    """A Redis-compatible server that runs until this object is closed, or its `with` block ends."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class EmbeddedServer:
 
     @property
     def run_id(self) -> str:
-        """The random id of this run of the server; another one after a restart.
+        """The random id of this run of the server; a restart changes it.
 
         Raises:
             StorageUnavailableError: it does not answer now.
@@ -102,7 +102,7 @@ class EmbeddedServer:
         return str(self._info()["run_id"])
 
     def start(self) -> EmbeddedServer:
-        """Start it and wait until it answers; what runs already is left as it is.
+        """Start it and wait until it answers; a server that already runs is left as it is.
 
         Raises:
             ServerStartError: the directory is in use or cannot be used, or the server ended; its last log
@@ -146,7 +146,7 @@ class EmbeddedServer:
             if process is not None and process.poll() is not None and not self._ready.is_set():
                 raise self._failure(f"the embedded server ended with status {process.returncode}")
             if time.monotonic() > deadline:
-                raise self._failure(f"the embedded server does not answer after {timeout:g} s ({last})")
+                raise self._failure(f"the embedded server has not answered within {timeout:g} s ({last})")
             time.sleep(_POLL_SECONDS)
 
     def wait(self, timeout: float | None = None) -> None:
@@ -156,7 +156,7 @@ class EmbeddedServer:
             if process is not None:
                 process.wait(timeout)
         except subprocess.TimeoutExpired as error:
-            raise TimeoutError(f"the embedded server still runs after {timeout} s") from error
+            raise TimeoutError(f"the embedded server is still running after {timeout} s") from error
 
     def stop(self) -> None:
         """End it and let go of the directory. It may be started again."""
@@ -311,10 +311,10 @@ class EmbeddedServer:
 
 
 def cut_zero_tail(data_dir: Path) -> str:
-    """Cut the zero bytes off the end of the append-only file that is written to. Returns what was done, in words; empty
-    where there was nothing to do.
+    """Cut the zero bytes off the end of the append-only file that is written to. Returns a description of what was
+    done; empty if there was nothing to do.
 
-    A whole command ends with a line feed, so zero bytes at the end belong to none that is whole.
+    A whole command ends with a line feed, so zero bytes at the end do not belong to a whole command.
 
     Raises:
         OSError: the file cannot be written.
@@ -336,8 +336,8 @@ def cut_zero_tail(data_dir: Path) -> str:
         file.truncate(end)
         os.fsync(file.fileno())
     return (
-        f"{path} ended in {size - end:,} zero bytes, as a crash of the machine leaves them; they were cut off. Nothing "
-        "that was acknowledged is lost"
+        f"{path} ended in {size - end:,} zero bytes, which a crash of the machine may leave; they were cut off. No "
+        "acknowledged write is lost"
     )
 
 

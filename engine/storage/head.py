@@ -1,4 +1,4 @@
-"""The head: the newest publication of a database, as the hash `head` has it."""
+"""The head: the newest publication of a database, as stored in the hash `head`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Head:
 
     @classmethod
     def decode(cls, fields: Sequence[bytes | None]) -> Head | None:
-        """From the values of `FIELDS`; None when nothing has been published."""
+        """Make a head from the values of `FIELDS`; None if nothing has been published."""
         epoch, last_id, incarnation, processed, epoch_time = fields
         if epoch is None and last_id is None and incarnation is None:
             return None

@@ -1,8 +1,8 @@
 """The atomic steps of bulk jobs, as Lua scripts that run inside of Redis (see scripts.py).
 
 A job is a hash. `status` goes queued -> running -> succeeded, failed or cancelled, and back from running to queued when
-the engine that ran it has ended. `owner` is the lease of the engine that runs it: what an engine writes after another
-one has taken over is refused here. `revision` grows with every change.
+the engine that ran it has ended. `owner` is the lease of the engine that runs it: writes of an engine after another one
+has taken over are refused here. `revision` grows with every change.
 """
 
 # KEYS: key of the Idempotency-Key, job, jobs, queue. ARGV: digest, seconds until the key is forgotten, id, time, then

@@ -1,9 +1,9 @@
 """Bulk jobs in Redis: the services submit, watch and cancel them, the engine runs them.
 
-In: a request as JSON. Out: `Job`, one job as readers see it. Always: a job that was submitted is there after a crash of
-any process; it is run by one engine at a time, the holder of the lease; and an import's transaction goes into the log
-at most once, in the same atomic step that notes it in the job. `JobQueue` is the engine's, synchronous side,
-`JobClient` the services', asynchronous one.
+In: a request as JSON. Out: `Job`, one job as readers see it. Always: a submitted job survives a crash of any process;
+it is run by one engine at a time, the holder of the lease; and an import's transaction goes into the log at most once,
+in the same atomic step that records it in the job. `JobQueue` is the engine's, synchronous side, `JobClient` the
+services', asynchronous one.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ class JobClient:
         idempotency_key: str | None = None,
         digest: str | None = None,
     ) -> JobReceipt:
-        """Put a job into the queue. digest: what tells requests with the same key apart; by default the request.
+        """Put a job into the queue. digest: the value that distinguishes requests with the same key; by default of the
+        request.
 
         Raises:
             IdempotencyConflictError: the key was used before with a different request.
@@ -173,7 +174,8 @@ class JobClient:
         ]
 
     async def cancel(self, job_id: str) -> None:
-        """Ask for a job's end: one that waits is cancelled at once, one that runs as soon as its engine hears of it.
+        """Ask to cancel a job: one that waits is cancelled at once, one that runs as soon as its engine notices the
+        request.
 
         Raises:
             UnknownJobError: there is none with that id.
@@ -186,13 +188,15 @@ class JobClient:
             raise unknown_job(job_id)
         if status == "applying":
             raise JobNotCancellableError(
-                f"the transaction of the job {job_id} is in the log and will be applied; "
-                "to take it back, import the same files with the weight -1",
+                f"the transaction of the job {job_id} is already in the log and will be applied; "
+                "to undo it, import the same files with the weight -1",
                 job=job_id,
                 status=RUNNING,
             )
         if status in ENDED:
-            raise JobNotCancellableError(f"the job {job_id} has ended: {status}", job=job_id, status=status)
+            raise JobNotCancellableError(
+                f"the job {job_id} has already ended with the status {status}", job=job_id, status=status
+            )
 
 
 def unknown_job(job_id: str) -> UnknownJobError:
@@ -218,7 +222,7 @@ class JobQueue:
         )
 
     def begin(self, owner: str) -> None:
-        """Work under a new lease; what an engine before had taken is taken again."""
+        """Work under a new lease; jobs that an earlier engine had taken are taken again."""
         self.owner = owner
         with storage_errors():
             self._requeue(keys=[self._keys.job_queue, self._keys.jobs_running])
@@ -263,7 +267,7 @@ class JobQueue:
         return bytes(answer[1]).decode()
 
     def finish(self, job_id: str, status: str, **fields: Any) -> None:
-        """Note how it ended.
+        """Record how the job ended.
 
         Raises:
             LostJobError: the job is another engine's now.
@@ -292,7 +296,7 @@ class JobQueue:
         return {key.decode(): value.decode() for key, value in found.items()}
 
     def forget_batches(self, imports: list[str]) -> None:
-        """Their files are gone."""
+        """Forget these imports, whose files have been removed."""
         if imports:
             with storage_errors():
                 self._redis.hdel(self._keys.job_batches, *imports)
@@ -330,4 +334,4 @@ def _heed(answer: int, job_id: str) -> None:
     if answer == 0:
         raise LostJobError(job_id)
     if answer == 2:
-        raise JobCancelledError(f"the job {job_id} was cancelled; it left nothing", job=job_id)
+        raise JobCancelledError(f"the job {job_id} was cancelled; it left nothing behind", job=job_id)

@@ -37,15 +37,15 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The key names of one database. Raises InvalidRequestError when the name cannot be part of a key."""
+    """The key names of one database. Raises InvalidRequestError if the database's name cannot be part of a key."""
 
     database: str
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.database):
             raise InvalidRequestError(
-                f"{shown(self.database)} is not a database name: that is up to 64 letters, digits, '_', '.' and '-', "
-                "and begins with a letter or a digit"
+                f"{shown(self.database)} is not a database name; a name has up to 64 letters, digits, '_', '.' and "
+                "'-', and begins with a letter or a digit"
             )
 
     @property

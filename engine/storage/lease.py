@@ -1,13 +1,13 @@
-"""The lease: who is the single writer of a database, and that nobody else may publish.
+"""The lease: it says which process is the single writer of a database, and keeps every other one from publishing.
 
 A key that expires says who the writer is and, by being there, that it is alive. Each time the lease is given,
 a counter goes up; the holder's number is its fencing token. Every publication checks, inside of its atomic
 step, that no later lease was given, so an engine that slept through its lease cannot publish, whatever its
 clock says.
 
-A holder that was killed leaves the key behind until it expires. A new engine on the same machine need not
-wait for that: the holder's name says in which boot and process namespace it runs, and whether it still does
-can be looked up (the start time of the process tells a reused process id apart).
+A holder that was killed leaves the key behind until it expires. A new engine on the same machine need not wait for
+that: the holder's name says in which boot and process namespace it runs, so the new engine can look up whether it still
+runs (the start time of the process reveals a reused process id).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Lease:
         self.generation = int(who)
 
     def renew(self, status: dict[str, str] | None = None) -> None:
-        """The heartbeat: go on holding it, and tell the readers the status.
+        """The heartbeat: keep the lease, and tell readers the status.
 
         Raises:
             EngineLeaseError: another engine has taken it since.
@@ -100,7 +100,9 @@ def _is_dead(holder: bytes) -> bool:
 
 
 def _namespace() -> dict[str, str]:
-    """What makes a process id mean the same process; empty where the system does not tell."""
+    """The boot and the process namespace, within which a process id means the same process; empty if the system does
+    not say.
+    """
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return {"boot": file.read().strip(), "pids": os.readlink("/proc/self/ns/pid")}
@@ -109,7 +111,7 @@ def _namespace() -> dict[str, str]:
 
 
 def _start_time(pid: int) -> str | None:
-    """When a process was started, in clock ticks since boot; None when it does not run."""
+    """When a process was started, in clock ticks since boot; None if it does not run."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The second field is a name in parentheses that may hold anything; the state follows it.

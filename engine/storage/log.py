@@ -37,7 +37,7 @@ START = "0-0"
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """An entry as it stands in the log: its id, and the payload (None where the entry has none)."""
+    """An entry as it is in the log: its id, and the payload (None if the entry has none)."""
 
     id: str
     payload: bytes | None
@@ -46,7 +46,7 @@ class LogEntry:
         """Decode it.
 
         Raises:
-            CorruptLogError: it is no transaction; the message names the entry.
+            CorruptLogError: it is not a transaction; the message names the entry.
         """
         if self.payload is None:
             raise CorruptLogError(f"the log entry {self.id} has no transaction", entry=self.id)
@@ -115,8 +115,7 @@ class EpochLog:
         return append.receipt(cast(list[Any], answer))
 
     def read(self, after: str, max_entries: int, max_bytes: int) -> list[LogEntry]:
-        """The entries after an id, in order: at most so many and so large, but one at least if there is
-        one."""
+        """The entries after an id, in order: limited in number and bytes, but at least one if there is one."""
         return self.read_group(after, max_entries, max_bytes)[0]
 
     def read_group(
@@ -132,7 +131,7 @@ class EpochLog:
         )
 
     def forget_cancels(self, ids: Sequence[str]) -> None:
-        """They have their outcomes."""
+        """Forget the requests to cancel these transactions, which have their outcomes now."""
         with storage_errors():
             self._redis.srem(self._keys.cancels, *ids)
 

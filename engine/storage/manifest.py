@@ -225,7 +225,7 @@ class Manifest:
         return self.symbols[-1].first + self.symbols[-1].count if self.symbols else 0
 
     def children(self) -> list[str]:
-        """The objects that it names itself."""
+        """The objects that it names directly."""
         own = [self.program_id, *(e.id for e in self.relations.values()), *(c.id for c in self.symbols)]
         return own + [segment.child for segment in self.changes.values()]
 
@@ -284,7 +284,7 @@ def decode_symbols(data: bytes) -> list[str | None]:
     """The inverse of `encode_symbols`, without the forgotten symbols at the end."""
     parsed = _json(data, "a symbol chunk")
     if not isinstance(parsed, list):
-        raise CorruptSnapshotError("a symbol chunk of the snapshot is damaged: it is no list")
+        raise CorruptSnapshotError("a symbol chunk of the snapshot is damaged: it is not a list")
     return parsed
 
 

@@ -1,7 +1,7 @@
 """Objects by name: the writer's store, and the bounded cache that both sides use.
 
-An object never changes, so whoever has read it may keep it. `Lru` keeps what was used last, up to a number of
-bytes. `ObjectStore` is the writer's: what it puts is kept in `pending` until the publication is done.
+An object never changes, so a reader may keep it. `Lru` keeps the most recently used objects, up to a number of bytes.
+`ObjectStore` is the writer's: new objects are kept in `pending` until the publication is done.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 
 class Lru(Generic[V]):
-    """A map of bounded size in bytes; what was not used for longest goes first."""
+    """A map of bounded size in bytes; the least recently used items go first."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity = capacity_bytes
@@ -59,10 +59,10 @@ class Lru(Generic[V]):
 
 
 def checked(name: str, data: bytes | None) -> bytes:
-    """The object's bytes, if they are what its name says.
+    """The object's bytes, if they match its name.
 
     Raises:
-        CorruptSnapshotError: it is missing, or its content is not the one that was written.
+        CorruptSnapshotError: it is missing, or its content differs from what was written.
     """
     if data is None:
         raise CorruptSnapshotError(f"the object {name} of the snapshot is missing", object=name)
@@ -108,7 +108,7 @@ class ObjectStore:
         self._relations.pop(name, None)
 
     def children(self, name: str) -> Sequence[str]:
-        """The objects that an object names itself."""
+        """The objects that an object names directly."""
         if name[0] == RELATION:
             return [segment.child for segment in self.relation(name).segments]
         return self._index(name).ids if name[0] == SEGMENT else ()

@@ -1,4 +1,4 @@
-"""What the log, the snapshot and the engine tell their callers: small immutable records.
+"""What the log, the snapshot and the engine report to their callers: small immutable records.
 
 They are plain data, the same on the writer's and on the readers' side. An `Outcome` is what became of one
 transaction; its body is the JSON that answers the client, made once by the engine, so every reader and every
@@ -51,12 +51,12 @@ class Running:
 class EngineStatus:
     """The engine as the readers see it.
 
-    `running`: a live engine holds the lease and applies transactions now. `state`: `absent`, `recovering`,
-    `running`, `stopped`, `failed` or `lost` (its heartbeat stopped without a farewell). `epoch`: the newest
-    published one, -1 before the first. `lag`: transactions in the log that have no outcome yet. `error`: why
-    it failed, or what it waits for. `evaluating`: what runs now, if anything does. `faults`: transactions that were
-    refused by faults of Zedlog itself, ever. `fault`: the newest fault (time, first and last transaction, message, and
-    whether it refused one).
+    `running`: a live engine holds the lease and applies transactions now. `state`: `absent`, `recovering`, `running`,
+    `stopped`, `failed` or `lost` (its heartbeat stopped without notice). `epoch`: the newest published one, -1 before
+    the first. `lag`: transactions in the log that have no outcome yet. `error`: why it failed, or what it waits for.
+    `evaluating`: what runs now, if anything does. `faults`: how many transactions have ever been refused because of
+    faults of Zedlog itself. `fault`: the newest fault (time, first and last transaction, message, and whether it
+    refused one).
     """
 
     running: bool

@@ -1,14 +1,13 @@
 """The publisher: one epoch becomes visible to readers in one atomic step.
 
-In: an `EpochRecord` (what the epoch changed) and the outcomes of its transactions. Out, all at once: blocks,
-manifest, changes, summary, results, the head epoch and the last processed log id; and what no retained
-manifest names any more is gone. A reader sees the state before or the state after, never a part.
+In: an `EpochRecord` (what the epoch changed) and the outcomes of its transactions. Out, all at once: blocks, manifest,
+changes, summary, results, the head epoch and the last processed log id; and objects that no retained manifest names any
+more are removed. A reader sees the state before or the state after, never a mixture.
 
-Blocks are immutable and invisible until a manifest names them, so many of them are sent ahead (with an
-expiry, in case that the step never comes) and only confirmed in the atomic step; few of them travel with it.
-The step is a Lua script that first checks the fencing token of the lease and that the head is the one that
-this publication follows, so it can be sent again when the connection broke and nobody knows whether it was
-done.
+Blocks are immutable and invisible until a manifest names them. So a large number of them is sent ahead (with an expiry,
+in case the atomic step never comes) and only confirmed in that step; a small number travels with it. The step is a Lua
+script that first checks the fencing token of the lease and that the head is the one that this publication follows, so
+it can be sent again when the connection broke and nobody knows whether it was done.
 
 Costs: proportional to the changed tuples, plus one line per relation for the manifest; and the whole program, when
 rules or schemas changed.
@@ -138,8 +137,8 @@ class Publisher:
     ) -> None:
         """Make an epoch (or, with None, outcomes alone) visible. `trim_log_before`: older log entries go.
 
-        After StorageUnavailableError, call it again with the same arguments: it is done once, whatever became
-        of the first attempt.
+        After StorageUnavailableError, call it again with the same arguments: the publication is done exactly once,
+        whatever happened to the first attempt.
 
         Raises:
             StorageUnavailableError: Redis cannot be reached.
@@ -251,7 +250,7 @@ class Publisher:
         )
 
     def _program_id(self, record: EpochRecord) -> str:
-        """The object of the record's program; the one of the last epoch, where that has the same rules and schemas."""
+        """The object of the record's program; that of the last epoch, if it has the same rules and schemas."""
         before, last = self._manifest, self._program
         if before is not None and last is not None and before.program_id == last.id:
             unchanged = record.rules is last.rules and record.schemas is last.schemas
@@ -285,7 +284,7 @@ class Publisher:
                 )
             if answer == b"stale":
                 raise EngineLeaseError(
-                    f"the database {shown(self._keys.database)} in Redis was changed by something else than its engine"
+                    f"the database {shown(self._keys.database)} in Redis was changed by something other than its engine"
                 )
             # A server that was restarted may have lost what was sent ahead: send it again.
             assert answer == b"missing", answer

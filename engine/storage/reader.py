@@ -1,7 +1,7 @@
 """The readers' view of the objects: asynchronous, cached by name, bounded.
 
-An object never changes, so a cache needs no invalidation: what it has is right, and what is not used goes.
-One reader serves all snapshots of a `DatabaseClient`.
+An object never changes, so a cache needs no invalidation: what it holds is right, and unused objects are dropped. One
+reader serves all snapshots of a `DatabaseClient`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Texts:
         """The texts at places.
 
         Raises:
-            CorruptSnapshotError: there is none.
+            CorruptSnapshotError: there is no text at one of them.
         """
         found = []
         for place in places.tolist():

@@ -1,9 +1,9 @@
 """Which objects are named by a retained manifest: reference counts, so that garbage is found at once.
 
-An object is alive while a retained manifest, or an alive object, names it. A count goes up and down once for
-each naming parent; children are looked at only when an object becomes alive or dies. So an epoch costs its
-manifest's own names and what changed below, not all blocks. The counts live in the writer's memory and are
-made again from the retained manifests at start.
+An object is alive while a retained manifest, or another live object, names it. A count goes up and down once for each
+naming parent; children are looked at only when an object becomes alive or dies. So an epoch costs its manifest's own
+names and what changed below, not all blocks. The counts live in the writer's memory and are made again from the
+retained manifests at start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What of a database's past stays readable, as plain, checked data."""
+"""How much of a database's past stays readable, as plain, checked data."""
 
 from __future__ import annotations
 

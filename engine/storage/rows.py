@@ -44,7 +44,7 @@ class Rows:
 
     @property
     def live(self) -> Mask:
-        """bool[n]: the rows that are no tombstones."""
+        """bool[n]: the rows that are not tombstones."""
         live: Mask = (self.asserted != 0) | self.derived
         return live
 

@@ -1,8 +1,8 @@
 """One published epoch, as readers see it.
 
-A snapshot is pinned when it is made: whatever is published later, it reads the same, so pages fit together
-and several reads see one state. It lives as long as its epoch is retained; after that a read that needs a
-block which is gone says so.
+A snapshot is pinned when it is made: it reads the same state whatever is published later, so pages fit together and
+several reads see one state. It can be read as long as its epoch is retained; after that, a read that needs a removed
+block raises EpochNotRetainedError.
 """
 
 from __future__ import annotations
@@ -96,10 +96,9 @@ class Snapshot:
 
         Raises:
             UnknownRelationError, UnknownColumnError: no such relation, or column number, at this epoch.
-            TypeMismatchError, InvalidValueError: a bound value is not of its column's type, or is no value.
-            InvalidCursorError: `after` does not fit the relation.
-            EpochNotRetainedError: the epoch's snapshot has been removed meanwhile.
-            StorageUnavailableError: Redis cannot be reached.
+            TypeMismatchError, InvalidValueError: a bound value is not of its column's type, or not a value of the
+            language. InvalidCursorError: `after` does not fit the relation. EpochNotRetainedError: the epoch's snapshot
+            has been removed meanwhile. StorageUnavailableError: Redis cannot be reached.
         """
         schema = self._schema(relation)
         _check_page(schema, domain, limit, after)
@@ -121,7 +120,7 @@ class Snapshot:
     ) -> Codes:
         """All tuples whose columns have the `bound` values, as codes, int64[n, arity].
 
-        most: so many are enough; a few more may come. Reads block by block and lets other tasks in between.
+        most: this many are enough; a few more may come. Reads block by block, and lets other tasks run in between.
 
         Raises:
             as `facts` does.
@@ -158,7 +157,7 @@ class Snapshot:
 
     async def symbols(self, constants: Iterable[str], *, complete: bool) -> SnapshotSymbols:
         """A symbol table for an evaluation over this snapshot, which knows `constants` and, with `complete`, every
-        symbol there is. What is new is interned after them.
+        symbol of the database. New symbols are interned after them.
 
         Raises:
             EpochNotRetainedError, StorageUnavailableError: as for `facts`.
@@ -229,7 +228,7 @@ class Snapshot:
         return schema
 
     async def _removed_or(self, error: CorruptSnapshotError) -> CorruptSnapshotError | EpochNotRetainedError:
-        """An object is missing: because the epoch has been removed, or because something is wrong."""
+        """The error for a missing object: either the epoch has been removed, or the snapshot is damaged."""
         if await self._reader.manifest_bytes(self.epoch) is not None:
             return error
         return EpochNotRetainedError(f"epoch {self.epoch} is no longer kept", epoch=self.epoch)

@@ -1,10 +1,10 @@
-"""The symbol list in the snapshot: chunks, to which is appended.
+"""The symbol list in the snapshot, in chunks; new symbols are appended.
 
 In: the chunks so far, the strings that an epoch interned, and the codes of those that nothing uses any more. Out: the
-chunks after it. A symbol's code is its place in the list, for ever. What is forgotten leaves a hole: the chunk is
-written anew without it, or left out where nothing is left; older manifests have the chunk that they name. Small chunks
-are merged by eights, like runs of tuples, up to `CHUNK_SYMBOLS`; so a database with n symbols has
-O(log n + n / CHUNK_SYMBOLS) chunks, and a symbol is rewritten a handful of times.
+chunks after it. A symbol's code is its place in the list, for ever. A forgotten symbol leaves a hole: the chunk is
+written anew without it, or left out if nothing is left; older manifests keep the chunk that they name. Small chunks are
+merged by eights, like runs of tuples, up to `CHUNK_SYMBOLS`; so a database with n symbols has O(log n + n /
+CHUNK_SYMBOLS) chunks, and a symbol is rewritten a handful of times.
 """
 
 from __future__ import annotations

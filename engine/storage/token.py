@@ -1,8 +1,8 @@
 """Epoch tokens: `EPOCH-INCARNATION`, for example `7-5f2c09b1`.
 
-A token names a state of one database: "at least as new as this". The incarnation is a random id made once,
-when the database is first published, so a token of another database, or of one that has been wiped since, is
-told apart instead of waited for.
+A token names a state of one database: "at least as new as this". The incarnation is a random id made once, when the
+database is first published, so a token of another database, or of one that has been wiped since, is recognised and
+refused, instead of waiting for its epoch.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def parse_token(token: str, incarnation: str) -> int:
     """The epoch that a token names.
 
     Raises:
-        InvalidTokenError: it is not of the form, or belongs to another database.
+        InvalidTokenError: it does not have the form of a token, or belongs to another database.
     """
     match = _FORM.fullmatch(token)
     if match is None:
         raise InvalidTokenError(
-            f"{shown(token[:80])} is not an epoch token; a token looks like 7-5f2c09b1, and earlier answers have one"
+            f"{shown(token[:80])} is not an epoch token; use the token of an earlier answer, such as 7-5f2c09b1"
         )
     if match[2] != incarnation:
         raise InvalidTokenError(f"the token {shown(token)} belongs to another database", token=token)

@@ -93,7 +93,7 @@ def test_json_lines_are_strict(bring: Import) -> None:
     assert [row["line"] for row in found] == list(range(1, len(lines) + 1))
     assert [row["text"] for row in found] == lines
     assert "column 1 (x) holds symbol, but '1' is none" in found[0]["reason"]
-    assert "the field z is no column" in found[8]["reason"]
+    assert "the field z is not a column" in found[8]["reason"]
 
 
 def test_json_lines_of_arrays_into_a_new_relation_need_types(bring: Import) -> None:
@@ -159,7 +159,7 @@ def test_numbers_that_do_not_fit_name_row_and_column(bring: Import) -> None:
     assert [(sample["row"], sample["reason"]) for sample in done.rejected.samples] == [
         (2, "column 1 (c0) holds number, but '18446744073709551615' does not fit into 64 bits"),
         (3, "column 1 (c0) holds number, but '18446744073709551614' does not fit into 64 bits"),
-        (4, "column 2 (c1) holds float, but '9007199254740993' is an integer that no float equals"),
+        (4, "column 2 (c1) holds float, but '9007199254740993' is an integer that is not equal to any float"),
         (5, "column 2 (c1) holds float, but '-9223372036854775809' does not fit into 64 bits"),
         (6, "column 2 (c1) holds float, but '1e-999' does not fit into 64 bits"),
     ]
@@ -179,14 +179,14 @@ def test_objects_of_json_and_facts_do_not_lose_digits_either(bring: Import) -> N
     assert reasons == [
         "column 1 (f) holds '18446744073709551616', an integer that does not fit into 64 bits",
         "column 2 (x) holds '18446744073709551615', an integer that does not fit into 64 bits",
-        "column 1 (f) holds float, but '9007199254740993' is an integer that no float equals",
+        "column 1 (f) holds float, but '9007199254740993' is an integer that is not equal to any float",
     ]
     bring.declare(".decl edge(x: float, y: number)")
     bring.write("facts/edge.facts", "9007199254740993\t1\n1\t18446744073709551615\n1e-999\t1\n2\t2\n")
     done = bring(path="facts", format="facts", on_error="skip")
     assert bring.weighted("edge") == {(2.0, 2): 1}
     assert [sample["reason"] for sample in done.rejected.samples] == [
-        "column 1 (x) holds float, but '9007199254740993' is an integer that no float equals",
+        "column 1 (x) holds float, but '9007199254740993' is an integer that is not equal to any float",
         "column 2 (y) holds number, but '18446744073709551615' does not fit into 64 bits",
         "column 1 (x) holds float, but '1e-999' does not fit into 64 bits",
     ]
@@ -214,7 +214,7 @@ def test_parquet_integers_of_more_than_64_bits_and_decimals(bring: Import) -> No
     bring(path="u.parquet", relation="held", columns=["u", "d"])
     assert bring.weighted("held") == expected
     pq.write_table(pa.table({"p": pa.array([Decimal("1.50")])}), bring.folder / "p.parquet")
-    with pytest.raises(TypeMismatchError, match=r"the column p of the files .* a float would round it"):
+    with pytest.raises(TypeMismatchError, match=r"the column p of the files .* which a float would round"):
         bring(path="p.parquet", relation="p")
     bring(path="p.parquet", relation="p", types=["symbol"])
     assert bring.weighted("p") == {("1.50",): 1}
@@ -321,7 +321,7 @@ def test_what_is_no_triple_is_rejected_with_its_line(bring: Import) -> None:
     file = bring.write("t.nt", text.encode() + b'\n<a> <b> "\xff" .\n')
     with pytest.raises(BadRowsError) as caught:
         bring(path=file)
-    assert "16 rows of 17 cannot be imported; the first: t.nt, line 3" in str(caught.value)
+    assert "16 rows of 17 cannot be imported; the first is in t.nt, line 3" in str(caught.value)
     assert caught.value.detail["rejected"] == 16
     assert "triple" not in bring.reasoner.relations()
     done = bring(path=file, on_error="skip")

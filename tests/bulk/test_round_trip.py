@@ -221,7 +221,7 @@ def test_an_export_replaces_only_an_earlier_one_and_only_when_told(bring: Import
     exported(bring, [("b",)], one, path="out.csv", overwrite=True, header=False)
     assert (bring.folder / "out.csv").read_text() == '"b"\n'
     bring.write("mine/precious.txt", "x")
-    with pytest.raises(TargetExistsError, match="other things"):
+    with pytest.raises(TargetExistsError, match="other files than those"):
         exported(bring, [("b",)], one, path="mine", format="csv", overwrite=True)
     bring.write("file", "x")
     with pytest.raises(TargetExistsError, match="is a file"):

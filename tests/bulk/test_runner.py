@@ -39,7 +39,7 @@ class NoSpark:
     running = False
 
     def another(self) -> Any:
-        raise SparkUnavailableError("Spark needs Java, and there is none that it can use; install one")
+        raise SparkUnavailableError("Spark needs Java, but there is no Java that it can use; install one")
 
     def close(self) -> None:
         pass

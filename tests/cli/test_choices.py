@@ -52,12 +52,12 @@ EXAMPLES: dict[str, tuple[str, object]] = {
 }
 WRONG = [
     ("memory_budget", "much", '"much" is not a size; write 500MiB, 4GiB, or a number of bytes'),
-    ("epoch_seconds", "long", "\"long\" is not a number of seconds above 0; 'none' is no limit"),
-    ("epoch_seconds", "0", "\"0\" is not a number of seconds above 0; 'none' is no limit"),
+    ("epoch_seconds", "long", "\"long\" is not a number of seconds above 0; write 'none' for no limit"),
+    ("epoch_seconds", "0", "\"0\" is not a number of seconds above 0; write 'none' for no limit"),
     ("max_height", "0", '"0" is not a whole number from 1 on'),
     ("placement", "cloud", '"cloud" is not a placement; choose one of auto, resident, spark'),
-    ("switch", "often", 'switch must be a number of 0 or more, or none, not "often"'),
-    ("switch", "-0.1", "switch must be a number of 0 or more, or inf, not -0.1"),
+    ("switch", "often", 'switch must be a number of at least 0, or none, not "often"'),
+    ("switch", "-0.1", "switch must be a number of at least 0, or inf, not -0.1"),
     (
         "spark_master",
         "here",

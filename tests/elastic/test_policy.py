@@ -170,7 +170,7 @@ def test_a_strategy_that_there_is_not_is_refused() -> None:
 
 def test_reasons_in_words() -> None:
     assert reason(Policy(), [], []) == "maintained"
-    assert reason(Policy(), [], [("a", "b")]) == "maintained; built anew, for its members changed: {a, b}"
+    assert reason(Policy(), [], [("a", "b")]) == "maintained; built anew because its members changed: {a, b}"
     one = Switched(("tc",), False, 1200, 90_000, 40_000)
     assert "{tc}: after 1,200 derivations its update was expected to need 90,000" in reason(
         Policy(), [one], []

@@ -154,7 +154,10 @@ def test_faults_the_culprits_of_a_group_are_found(
             check_refused(outcomes[1])
             check_refused(outcomes[3])
             assert outcomes[0] is not None
-            assert outcomes[0].body["reason"] == "maintained; alone, for an epoch before met a fault"
+            assert (
+                outcomes[0].body["reason"]
+                == "maintained; alone, because an earlier epoch with this transaction failed"
+            )
 
 
 @contextmanager

@@ -126,8 +126,8 @@ def test_types_that_change_are_told_and_survive_a_restart(server: EmbeddedServer
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--switch", "-1", "switch must be a number of 0 or more"),
-        ("--switch", "often", "switch must be a number of 0 or more, or none"),
+        ("--switch", "-1", "switch must be a number of at least 0"),
+        ("--switch", "often", "switch must be a number of at least 0, or none"),
         ("--placement", "cloud", '"cloud" is not a placement; choose one of auto, resident, spark'),
         ("--spark-master", "somewhere", 'the Spark master must be "local[n]"'),
         ("--spark-partitions", "0", '"0" is not a whole number from 1 on'),

@@ -54,5 +54,5 @@ class FakeJobs:
     async def cancel(self, job_id: str) -> None:
         job = await self.get(job_id)
         if job.ended:
-            raise JobNotCancellableError(f"the job {job_id} has ended: {job.status}")
+            raise JobNotCancellableError(f"the job {job_id} has already ended with the status {job.status}")
         self.change(job_id, status="cancelled")

@@ -114,7 +114,7 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
         "invalid_request",
         'format must be "csv", "tsv", "jsonl", "parquet", "ntriples" or "facts", not "xml"',
     ),
-    ("no format", "imports", {"path": "a.x", "relation": "e"}, "invalid_request", "does not tell the format"),
+    ("no format", "imports", {"path": "a.x", "relation": "e"}, "invalid_request", "does not say the format"),
     (
         "no format out",
         "exports",

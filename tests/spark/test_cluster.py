@@ -213,7 +213,7 @@ def test_no_executor_is_left(on_cluster: Make, session: SparkSource, cluster: St
 def test_a_master_without_workers(java: None, source: SparkSource, tmp_path: Path) -> None:
     source.close()
     with Standalone(tmp_path, workers=0) as empty:
-        with pytest.raises(SparkUnavailableError, match=r"within 10 seconds; does it have workers"):
+        with pytest.raises(SparkUnavailableError, match=r"within 10 seconds; check that it has workers"):
             SparkSource(replace(options(empty.address), timeout=10)).session()
         # Nothing of it stays: the next session is another one.
         until(lambda: "Removing app" in empty.master.output(), "the application's end")

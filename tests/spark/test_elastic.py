@@ -72,7 +72,7 @@ def test_a_transaction_is_evaluated_where_it_asks_and_the_next_goes_back(make: M
             {"facts": {"e": [((1, 2), 1)]}},
             None,
             "resident",
-            "maintained; back on resident: nothing else is asked for",
+            "maintained; back on resident: the transaction does not ask for another placement",
         ),
         ({"facts": {"e": [((0, 1), -1)]}}, "resident", "resident", "maintained; on resident, as asked"),
     ]
@@ -115,7 +115,7 @@ def test_what_outgrows_the_memory_goes_to_spark_and_comes_back_when_it_is_small(
     assert steady.memory() > limit
     assert changes_of(grown[0]) == changes_of(grown[1])
     assert grown[0].placement == "spark"
-    assert "moved to spark, for on resident the transaction needs" in grown[0].reason
+    assert "moved to spark, because on resident the transaction needs" in grown[0].reason
     assert_same_state(reasoner, steady)
     small = {"f": [((0, 199), -1)]}
     result = reasoner.apply(facts=small)
@@ -177,7 +177,7 @@ def test_without_spark_the_refusal_says_both() -> None:
 
 def test_a_fixed_placement_is_not_left(make: Make) -> None:
     reasoner = make("resident", budget=Budget(memory=800_000))
-    with pytest.raises(BudgetExceededError, match=r"allowed.*; it was dropped whole"):
+    with pytest.raises(BudgetExceededError, match=r"allowed.*; it was dropped and changed nothing"):
         reasoner.apply(facts={"e": square(200), "f": square(200, "f")}, rules=JOIN)
     assert reasoner.placement == "resident"
 

@@ -313,7 +313,7 @@ def test_differential_a_min_that_swings_is_refused_alike(on_spark: Make, manner:
     apply_both(spark, resident, {"facts": {"base": [((4,), 1)]}, "rules": texts})
     refusals = []
     for reasoner in (spark, resident):
-        with pytest.raises(FixpointNotReachedError, match="swings between 2, 3") as refused:
+        with pytest.raises(FixpointNotReachedError, match="alternates between 2, 3") as refused:
             reasoner.apply(facts={"base": [((3,), 1)]})
         refusals.append({key: refused.value.detail[key] for key in ("relation", "group", "values")})
     assert refusals[0] == refusals[1] == {"relation": "m", "group": [], "values": [2, 3]}

@@ -1,12 +1,14 @@
 """Checkpoints and their storage: on the executors, or as files in a reliable checkpoint directory.
 
 A checkpoint on executors (`localCheckpoint`) is lost with them; on a cluster each of its blocks is therefore kept on
-`copies` of them, which makes up for the loss of `copies - 1` at a time. A reliable one is files in a directory that
-all share, and makes up for the loss of every executor, at the cost of writing all state there. Either is given back
-when its table is released, and Spark's cleaner, which waits for a garbage collection, is left with nothing to do.
+`copies` executors, so that it survives the loss of `copies - 1` of them at a time. A reliable checkpoint consists of
+files in a directory that all share. It survives the loss of every executor, at the cost of writing all state to files.
+Both are given back when their tables are released, so Spark's cleaner, which waits for a garbage collection, has
+nothing to do.
 
-Spark makes a directory of its own below the configured one for each session. A process that is killed leaves it
-behind: beside the data lies who made it, and the next session on that machine removes those whose maker is gone.
+Spark makes a directory of its own below the configured one for each session. A process that is killed leaves it behind.
+So a file next to the data names the owner, and the next session on that machine removes the directories whose owner no
+longer runs.
 """
 
 from __future__ import annotations
@@ -26,9 +28,9 @@ from engine.spark.session.options import SparkOptions
 
 _OWNER = "zedlog-owner.json"
 _ABSURD = 60
-"""The power of ten from which nobody can mean an estimate of bytes."""
+"""The power of ten from which an estimate of bytes is absurd."""
 _TOLD = re.compile(r"sizeInBytes=[\d.]+(?:E\+(\d+))? [KMGTPE]?i?B")
-"""How Spark's `explain` tells an estimate: `3.4 GiB`; from 2048 EiB on `3.74E+37 B`."""
+"""How Spark's `explain` writes an estimate: `3.4 GiB`; from 2048 EiB on `3.74E+37 B`."""
 _SERVER_DIR = "spark.checkpoint.dir"
 _SERVER_CLEANS = "spark.cleaner.referenceTracking.cleanCheckpoints"
 
@@ -42,12 +44,13 @@ class Checkpoints:
         self._level = StorageLevel(True, True, False, True, copies) if copies > 1 else None
 
     def make(self, frame: DataFrame) -> DataFrame:
-        """The frame's rows, computed now; what it returns has no lineage, and no absurd estimate of its size.
+        """The frame's rows, computed now; the result has no lineage, and no absurd estimate of its size.
 
-        A checkpoint keeps the estimate of the plan behind it, and that of a join is the product of its sides. So where
-        a relation is joined with itself the estimate has twice as many digits at each height, and after some twenty
-        heights Spark would do nothing but multiply. Every checkpoint is therefore looked at, over Spark Connect by a
-        question to the server. An estimate within a plan then has no more than some sixty digits for each of its joins.
+        A checkpoint keeps the estimate of the plan behind it, and the estimate of a join is the product of those of its
+        sides. So if a relation is joined with itself, the number of digits of the estimate doubles at each height, and
+        after some twenty heights Spark would do nothing but multiply. Every checkpoint's estimate is therefore checked,
+        over Spark Connect by a request to the server. An estimate within a plan then has no more than some sixty digits
+        for each of its joins.
         """
         made = self._stored(frame)
         if not _absurd(made):
@@ -62,7 +65,7 @@ class Checkpoints:
     def _measured(self, made: DataFrame) -> DataFrame:
         """The same checkpoint with its true size as the estimate, which Spark takes from a cache that is filled.
 
-        That is two more jobs over stored rows, and while they run these are stored three times.
+        This takes two more jobs over stored rows, and while they run the rows are stored three times.
         """
         made.persist()
         try:
@@ -72,7 +75,9 @@ class Checkpoints:
             made.unpersist()
 
     def drop(self, frame: DataFrame) -> None:
-        """Give back what `make` stored. Over Spark Connect the server does, when the client's last reference goes."""
+        """Give back what `make` stored. Over Spark Connect the server does so when the client drops its last
+        reference.
+        """
         plan = getattr(frame, "_jdf", None)
         if plan is None:
             return
@@ -84,7 +89,7 @@ class Checkpoints:
 
 
 def _absurd(made: Any) -> bool:
-    """Whether a checkpoint's estimate of its size is one that nobody can mean, or is told in words unknown to us."""
+    """Whether a checkpoint's estimate of its size is absurd, or is written in an unknown form."""
     if hasattr(made, "_jdf"):
         return bool(made._jdf.queryExecution().analyzed().stats().sizeInBytes() >= 10**_ABSURD)
     told = _TOLD.search(made._explain_string(mode="cost"))
@@ -101,7 +106,7 @@ def _of_unknown_size(made: Any) -> DataFrame:
 
 
 def prepare(session: Any, options: SparkOptions) -> None:
-    """Make the checkpoint directory ready, and write and read one checkpoint there; nothing where none is asked for.
+    """Prepare the checkpoint directory, and write and read one checkpoint there; does nothing if none is configured.
 
     Raises:
         CheckpointUnavailableError: it cannot be made or written, or executors and driver do not share it.
@@ -149,7 +154,7 @@ def forget(session: Any, options: SparkOptions) -> None:
 
 
 def _ask_server(session: Any, place: str) -> None:
-    """Over Spark Connect the directory is the server's, and so is the removal of old files."""
+    """Check the server's settings: over Spark Connect the server has the directory, and removes old files."""
     there = session.conf.get(_SERVER_DIR, None)
     if there is None or there.rstrip("/") != place.rstrip("/"):
         raise CheckpointUnavailableError(
@@ -166,7 +171,7 @@ def _ask_server(session: Any, place: str) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """The line of Spark's trace that says what went wrong with a file."""
+    """The line of Spark's trace that says what is wrong with a file."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "Exception: " in line or "Error: " in line]
     return (telling or lines or [type(error).__name__])[-1 if telling else 0]
@@ -224,7 +229,9 @@ def ended(owner: dict[str, Any]) -> bool:
 
 
 def _started(pid: int) -> str | None:
-    """When a process started, in the system's own terms; None if there is none. An id may be used again."""
+    """When a process started, in the system's own units; None if it does not run. This tells apart processes that have
+    the same id one after the other.
+    """
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:

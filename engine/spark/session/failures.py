@@ -1,8 +1,8 @@
-"""What Spark throws, as errors of ours: which of them say that state is gone, and what to do.
+"""Turns Spark's exceptions into errors of Zedlog, which say whether state is lost and what to do.
 
-A query that fails leaves the state as it was: its epoch is refused, and the next may be tried. But when blocks of the
-state went with executors, or the session itself is over (its master or its JVM went, or the Connect server), no later
-query can succeed: that is `SparkStateLostError`, after which a reasoner is made anew from facts and rules.
+A query that fails leaves the state as it was: its epoch is refused, and the next one may be tried. But when blocks of
+the state were lost with executors, or the session itself has ended (with its master, its JVM or the Connect server), no
+later query can succeed: that is a `SparkStateLostError`, after which a new reasoner is made from facts and rules.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ _SESSION = re.compile(
     r"StatusCode\.UNAVAILABLE|RETRIES_EXCEEDED|CACHED_REMOTE_RELATION|DATAFRAME_NOT_FOUND"
 )
 _AFTERWARDS = (
-    "nothing was applied; the engine process derives the state anew from the snapshot; in process, make a new "
-    "Reasoner. A checkpoint directory (checkpoint_dir) survives the loss of all executors"
+    "nothing was applied. The engine process derives the state again from the snapshot; a program that uses the "
+    "library must make a new Reasoner. With a checkpoint directory (checkpoint_dir), the state survives the loss "
+    "of all executors"
 )
 
 # A driver's JVM that dies in the middle of an answer shows as a broken connection.
@@ -36,17 +37,17 @@ FAILURES = (PySparkException, Py4JError, OSError, EOFError)
 
 
 def session_ended(error: BaseException) -> bool:
-    """Whether one of FAILURES says that the session is over, with all that it held."""
+    """Whether one of FAILURES says that the session has ended, with everything that it held."""
     return isinstance(error, OSError | EOFError) or _SESSION.search(str(error)) is not None
 
 
 def lost(reason: str) -> SparkStateLostError:
-    """The error of a session that is over."""
+    """The error for a session that has ended."""
     return SparkStateLostError(f"the Spark session has ended ({reason}); {_AFTERWARDS}", reason=reason)
 
 
 def typed(error: BaseException) -> ZedlogError:
-    """One of FAILURES as an error of ours."""
+    """One of FAILURES as an error of Zedlog."""
     text = str(error)
     if "ARITHMETIC_OVERFLOW" in text:
         return WeightOverflowError("a weight or a number of derivations does not fit into 64 bits")

@@ -1,8 +1,8 @@
 """Finding a Java that can run Spark: version 17 or later, with the incubator vector module.
 
-Spark starts `$JAVA_HOME/bin/java`, or `java` from the path, and when that is too old, or a trimmed runtime, all that a
-user sees is a stack trace about a class file. So the candidates are asked first, with the one option of Spark's that
-trimmed runtimes refuse.
+Spark starts `$JAVA_HOME/bin/java`, or `java` from the path. If that is too old, or a trimmed runtime, the user sees
+only a stack trace about a class file. So the candidates are tried first, with the one option of Spark's that trimmed
+runtimes refuse.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def java_home() -> Path:
         rejected.append(f"{home}: {reason}")
     found = f" (found {'; '.join(rejected)})" if rejected else ""
     raise SparkUnavailableError(
-        f"Spark needs Java, and there is none that it can use{found}; {_ADVICE}", found=rejected
+        f"Spark needs Java, but there is no Java that it can use{found}; {_ADVICE}", found=rejected
     )
 
 

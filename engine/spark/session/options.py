@@ -2,9 +2,9 @@
 
 Three kinds of master, and what differs between them:
 
-    local[n]        the driver's JVM does all the work; a child of this process
-    spark://h:p     (also yarn, k8s://...) the driver's JVM is a child of this process, executors are elsewhere
-    sc://h:p        Spark Connect: the driver is a server that others started, and its settings are theirs
+    local[n]        the driver's JVM does all the work; a child of this process spark://h:p     (also yarn, k8s://...)
+    the driver's JVM is a child of this process, executors are elsewhere sc://h:p        Spark Connect: the driver is a
+    server that its operator started and configured
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class SparkOptions:
 
     partitions: of every exchange and of the state. checkpoint_dir: a directory that driver and executors share; state
     is then kept there and survives the loss of all executors. copies: without it, on how many executors of a cluster
-    each part of the state is kept. local_rows: rows up to which changes are kept in the driver. adaptive: whether
-    large queries are planned anew while they run. timeout: seconds to wait for the master, for its first job, and
-    later for executors when none is left. memory: of the driver's JVM; a Connect server has its own. conf: further
-    settings of Spark, stronger than ours.
+    each part of the state is kept. local_rows: rows up to which changes are kept in the driver. adaptive: whether large
+    queries are planned anew while they run. timeout: seconds to wait for the master, for its first job, and later for
+    executors when none is left. memory: of the driver's JVM; a Connect server has its own. conf: further settings of
+    Spark, which take precedence over Zedlog's.
     """
 
     master: str = "local[2]"
@@ -54,7 +54,7 @@ class SparkOptions:
         if self.timeout <= 0:
             raise InvalidRequestError(f"timeout must be more than 0 seconds, not {self.timeout:g}")
         if self.checkpoint_dir == "":
-            raise InvalidRequestError("the checkpoint directory must have a name")
+            raise InvalidRequestError("the name of the checkpoint directory must not be empty")
 
     @property
     def local(self) -> bool:
@@ -62,7 +62,7 @@ class SparkOptions:
 
     @property
     def cluster(self) -> bool:
-        """Whether executors are processes of their own, with the driver here."""
+        """Whether executors are separate processes, with the driver in a child of this process."""
         return self.master.startswith(_CLUSTER)
 
     @property

@@ -1,8 +1,8 @@
-"""Whether a new session can do what the placement needs, found out before anything is applied.
+"""Checks, before anything is applied, that a new session can do what the placement needs.
 
-Each check runs a small job, so that what is wrong is said when Spark starts and not in the middle of an epoch: that
-there are executors at all, that their Python can run our tasks, that the checkpoint directory can be written by them
-and read by all. Whoever calls these sets a time limit: a master without workers accepts a job and never runs it.
+Each check runs a small job, so that a problem is reported when Spark starts and not in the middle of an epoch: that
+there are executors, that their Python can run Zedlog's tasks, that they can write the checkpoint directory and all can
+read it. The caller sets a time limit, because a master without workers accepts a job and never runs it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ADVICE = (
 
 
 def check_jobs(session: Any) -> None:
-    """Some executor runs a job."""
+    """Check that some executor runs a job."""
     session.range(1).count()
 
 
 def check_workers(session: Any, options: SparkOptions) -> None:
-    """The Python workers can import what our tasks are made of: the kernels, numba, numpy, pyarrow.
+    """Check that the Python workers can import the modules of Zedlog's tasks: the kernels, numba, numpy, pyarrow.
 
     Raises:
         SparkUnavailableError: some cannot; the message says what they lack.
@@ -53,7 +53,7 @@ def check_workers(session: Any, options: SparkOptions) -> None:
 
 
 def _importing() -> Any:
-    """A task that a worker without this package can be sent: a function inside a function travels as it is."""
+    """A task that can be sent to a worker without this package: a nested function is sent together with its code."""
 
     def imported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import importlib

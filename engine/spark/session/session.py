@@ -1,12 +1,12 @@
 """The Spark session: started when it is first needed, checked, and stopped by whoever started it.
 
-Nothing in this project imports Spark at the top of a module that a resident reasoner loads: the first use costs ten
-seconds. A local master runs in a JVM that is a child of this process; its driver listens on the loopback interface
-only, and there is no web interface. Other masters are tried with a time limit, since Spark itself retries for minutes
-without a word, and every session proves that it can do its work (probe.py, checkpoints.py) before it is used.
+No module that a resident reasoner loads imports Spark at its top, because the first use costs ten seconds. A local
+master runs in a JVM that is a child of this process; its driver listens only on the loopback interface, and there is no
+web interface. Other masters are tried with a time limit, because Spark itself retries silently for minutes, and every
+session is checked (probe.py, checkpoints.py) before it is used.
 
-A process has one Spark session: Spark would hand out the first one again, whatever the second asks for, so a second
-that needs another master is refused.
+A process has one Spark session: Spark would return the first one again, whatever the options of the second, so a second
+session with another master is refused.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _CONNECT_PACKAGES = {
     "zstandard": "zstandard",
 }
 _CONNECT_RETRIES = 6
-"""Tries of one call while a Connect server does not answer: some 25 seconds."""
+"""How often one call is tried while a Connect server does not answer: some 25 seconds."""
 
 
 class SparkSource:
-    """Gives the session, and starts it for the first who asks. `session`: one that is there already, and stays."""
+    """Returns the session, and starts it for the first caller. `session`: an existing one, which stays open."""
 
     def __init__(self, options: SparkOptions, session: Any = None) -> None:
         self.options = options
@@ -55,8 +55,8 @@ class SparkSource:
 
         Raises:
             SparkUnavailableError: no Java, no Spark, no such master, executors that cannot work, no answer in time.
-            CheckpointUnavailableError: the checkpoint directory cannot be used.
-            InvalidRequestError: this process has a session with another master; a setting is not ours to make.
+            CheckpointUnavailableError: the checkpoint directory cannot be used. InvalidRequestError: this process has a
+            session with another master, or only the server's operator can make a setting.
         """
         with self._lock:
             if self._session is None:
@@ -65,8 +65,9 @@ class SparkSource:
             return self._session
 
     def another(self) -> Any:
-        """A session with settings of its own. Where the one that was there has ended unnoticed, its JVM being gone, a
-        new one is started."""
+        """A session with settings of its own. If the existing session has ended unnoticed together with its JVM, a new
+        one is started.
+        """
         from engine.spark.session.failures import FAILURES, session_ended
 
         first = self.session()
@@ -79,11 +80,11 @@ class SparkSource:
         return self.session().newSession()
 
     def has(self, session: Any) -> bool:
-        """Whether it is the present session."""
+        """Whether this is the present session."""
         return self._session is session
 
     def lost(self, session: Any) -> None:
-        """A session has ended by itself: if it was started here, the next who asks gets a new one."""
+        """A session has ended by itself: if it was started here, the next caller gets a new one."""
         with self._lock:
             if self._started and self.has(session):
                 self._close()
@@ -220,7 +221,7 @@ def _check_connect_packages() -> None:
 
 
 def _reach(master: str, timeout: float) -> None:
-    """Connect to some host of a master's address, and hang up."""
+    """Connect to some host of a master's address, and disconnect."""
     addresses = master.split("://", 1)[1].split("/", 1)[0].split(",")
     failures = []
     for address in addresses:
@@ -239,7 +240,7 @@ def _reach(master: str, timeout: float) -> None:
 
 
 def within(seconds: float, action: Callable[[], T], what: str) -> T:
-    """The result of `action`, or a clear error when it fails or takes too long."""
+    """The result of `action`, or a clear error if it fails or takes too long."""
     result: list[T] = []
     failure: list[BaseException] = []
 
@@ -255,7 +256,7 @@ def within(seconds: float, action: Callable[[], T], what: str) -> T:
     if thread.is_alive():
         raise SparkUnavailableError(
             f"{what} did not run a first job within {seconds:g} seconds; "
-            "does it have workers with free cores and memory?"
+            "check that it has workers with free cores and memory"
         )
     if failure:
         if isinstance(failure[0], ZedlogError):

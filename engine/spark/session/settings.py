@@ -1,8 +1,9 @@
 """Spark's settings for each kind of master, and the environment of the processes that it starts.
 
 Executors and Python workers of a cluster run the interpreter at the path of this one, and find the package and its
-compiled kernels at the paths of this process: every machine has the same installation, or the same image. Where it is
-elsewhere, PYSPARK_PYTHON and `spark.executorEnv.*` (in `SparkOptions.conf`) say so, and win over what stands here.
+compiled kernels at the paths of this process: every machine has the same installation, or the same image. If the
+installation is elsewhere, PYSPARK_PYTHON and `spark.executorEnv.*` (in `SparkOptions.conf`) say where, and take
+precedence over the settings here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from engine.spark.session.options import SparkOptions
 
 
 def settings(options: SparkOptions) -> dict[str, str]:
-    """All settings; over Spark Connect those that belong to one session, the rest being the server's."""
+    """All settings; over Spark Connect only those of a session, because the others are the server's."""
     session = {
         "spark.sql.shuffle.partitions": str(options.partitions),
         "spark.sql.ansi.enabled": "true",
@@ -49,13 +50,13 @@ def settings(options: SparkOptions) -> dict[str, str]:
 
 
 def prepare_environment() -> None:
-    """What Spark's launcher and its Python API read from this process's environment."""
+    """Set the variables that Spark's launcher and its Python API read from this process's environment."""
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def _workers() -> dict[str, str]:
-    """Python workers run this package and its compiled kernels."""
+    """Settings with which Python workers run this package and its compiled kernels."""
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     found = {"spark.executorEnv.PYTHONPATH": path}

@@ -1,8 +1,8 @@
 """Running a Python function over a DataFrame's partitions, as Arrow, with pandas or without.
 
-`DataFrame.mapInArrow` exchanges Arrow batches only, but refuses to start unless pandas is installed. Where it is not,
-the same operator is made by the function underneath that check; where that is not there either (Spark is free to move
-it), `can_map` says so, and the caller takes a way without Python tasks.
+`DataFrame.mapInArrow` exchanges only Arrow batches, but refuses to start unless pandas is installed. Without pandas,
+the function underneath that check makes the same operator. If that function does not exist (Spark is free to move it),
+`can_map` says so, and the caller works without Python tasks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def can_map(frame: DataFrame) -> bool:
 
 
 def map_in_arrow(frame: DataFrame, task: Task, schema: str) -> DataFrame:
-    """What `task` yields for the batches of each partition."""
+    """The batches that `task` yields for the batches of each partition."""
     if find_spec("pandas") is not None:
         return frame.mapInArrow(task, schema)
     make = _operator()

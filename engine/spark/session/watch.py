@@ -1,8 +1,8 @@
-"""Ends queries that must not go on: those whose time is over, those that nobody wants any more, and those that wait for
+"""Ends queries that must not go on: those whose time is over, those that were cancelled, and those that wait for
 executors which do not come.
 
-Spark waits for ever where there is nothing to run a job; a watch on a cluster's query ends it after `patience`
-seconds without any executor. It costs one sleeping thread while a query runs, and none where nothing is watched for.
+Spark waits for ever if there is nothing to run a job; the watch on a cluster's query ends it after `patience` seconds
+without any executor. It costs one sleeping thread while a query runs, and none if there is nothing to watch for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOOK_SECONDS = 1.0
 _ASK_SECONDS = 0.25
 _NUMBERS = itertools.count()
 _GONE = (Py4JError, OSError)
-"""What is thrown where the session is over."""
+"""The exceptions that are thrown when the session has ended."""
 
 
 @dataclass(slots=True)
@@ -40,8 +40,9 @@ def watching(
     ended: Ended,
 ) -> Iterator[None]:
     """Watch the queries that this thread runs inside. stop: on the clock `time.monotonic`. patience: seconds without
-    executors; None where there are none by nature, or where they cannot be counted. cancelled: asked now and then.
-    `ended` is told the reason."""
+    executors; None if the kind of master has none, or if they cannot be counted. cancelled: called now and then. The
+    reason is stored in `ended`.
+    """
     if stop is None and patience is None and cancelled is None:
         yield
         return
@@ -61,7 +62,9 @@ def watching(
 
 
 def executors(spark: Any) -> int:
-    """Executors of a cluster's session, 0 when it is over; the driver counts as a holder of blocks too."""
+    """The number of executors of a cluster's session, 0 when it has ended; the driver also counts as a holder of
+    blocks.
+    """
     try:
         return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
     except _GONE:
@@ -108,8 +111,9 @@ def _watch(
 
 
 def _mark(spark: Any, tag: str) -> None:
-    """Tag what this thread starts from now on. A session's tags reach its queries, but not the job that writes a
-    checkpoint; where the driver is in this process, the context's tags reach that too."""
+    """Tag the jobs that this thread starts from now on. A session's tags reach its queries, but not the job that writes
+    a checkpoint; if the driver is in this process, the context's tags reach that job too.
+    """
     spark.addTag(tag)
     if hasattr(spark, "_jsparkSession"):
         spark.sparkContext.addJobTag(tag)
