@@ -16,6 +16,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.full import full
+
 ROOT = Path(__file__).parent.parent
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = SETTINGS["project"]
@@ -150,6 +152,7 @@ def test_image_takes_out_what_only_development_needs() -> None:
     assert set(removed[1].split()) == {canonicalize_name(Requirement(text).name) for text in DEV}
 
 
+@full
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_containers_would_run() -> None:

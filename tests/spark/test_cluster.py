@@ -75,6 +75,7 @@ def both(spark: Reasoner, resident: Reasoner, step: dict[str, Any]) -> None:
     assert_same_epoch(spark.apply(**step), resident.apply(**step))
 
 
+@full
 def test_differential_on_two_executors_and_when_one_is_killed(
     on_cluster: Make, session: SparkSource, cluster: Standalone
 ) -> None:

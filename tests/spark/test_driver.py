@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.full import full
 from tests.live import LiveSystem
 from tests.spark.standalone import java_children
 
@@ -42,6 +43,7 @@ def reachable(client: httpx.Client) -> int:
     return int(found["counts"]["all"])
 
 
+@full
 @pytest.mark.timeout(400)
 def test_faults_the_jvm_is_killed(java: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two epochs, and during one: what was asked for is done after the start, once."""
