@@ -41,8 +41,13 @@ class Stratum:
         return tuple(fold for fold in self.folds if set(fold.sources) & set(self.relations))
 
     @property
+    def in_place(self) -> dict[str, Fold]:
+        """The folds over a relation's own tuples, by relation."""
+        return {fold.target: fold for fold in self.folds if not fold.sources}
+
+    @property
     def signed(self) -> bool:
-        return any(not fold.sources for fold in self.folds) or bool(self.clocked)
+        return bool(self.in_place or self.clocked)
 
     @property
     def reads(self) -> frozenset[str]:

@@ -24,6 +24,7 @@ from engine.errors import (
     SparkUnavailableError,
     shown,
 )
+from engine.maintenance.meter import DROPPED
 from engine.maintenance.placement import Budget, Encode, Placement
 from engine.resident.placement import ResidentPlacement
 
@@ -137,7 +138,7 @@ class Placements:
         except SparkUnavailableError as other:
             raise cannot_take(error, other) from other
         self._outgrows = True
-        need = error.message.partition("; it was dropped and changed nothing")[0]
+        need = error.message.partition(f"; {DROPPED}")[0]
         self.why = f"moved to spark, because on resident {need}"
 
     def end(self, committed: bool) -> None:

@@ -29,7 +29,7 @@ from engine.circuit.normal import UNIT, Fold
 from engine.circuit.walk import Walk
 from engine.errors import BudgetExceededError
 from engine.maintenance.change import RelationChange
-from engine.maintenance.meter import Meter
+from engine.maintenance.meter import DROPPED, Meter
 from engine.maintenance.oscillation import Swing
 from engine.maintenance.placement import Encode, Executed, FactDelta
 from engine.maintenance.policy import Abandoned, BootstrapCost, Course, OwnFacts, Policy, Switched
@@ -146,7 +146,7 @@ class Epoch:
             raise swing.error(encode.symbols) from None
         except MemoryError:
             raise BudgetExceededError(
-                "the transaction needs more memory than the machine has; it was dropped and changed nothing",
+                f"the transaction needs more memory than the machine has; {DROPPED}",
                 budget="memory",
             ) from None
 

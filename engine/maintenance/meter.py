@@ -12,6 +12,9 @@ from engine.errors import BudgetExceededError, EvaluationCancelledError
 from engine.maintenance.placement import Budget
 from engine.maintenance.policy import Course, known_to_users
 
+DROPPED = "it was dropped and changed nothing"
+"""What every refusal for a budget says after its reason."""
+
 
 class Growing(Protocol):
     """A relation as the budget sees it: `live` is the number of tuples that it holds."""
@@ -141,7 +144,7 @@ class Meter:
         shown = grown if grown is not None and known_to_users((grown.name,)) else None
         where = f" while {shown.name} grew to {shown.live:,} tuples" if shown else ""
         raise BudgetExceededError(
-            f"the transaction needs {text}{where}; it was dropped and changed nothing{'. ' if hint else ''}{hint}",
+            f"the transaction needs {text}{where}; {DROPPED}{'. ' if hint else ''}{hint}",
             budget=what,
             stratum=list(known_to_users(names)),
             rules=sorted({rule.id.partition(INTERNAL)[0] for rule in stratum.rules}) if stratum else [],

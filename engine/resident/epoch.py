@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from engine.circuit.circuit import Circuit, Stratum, is_internal
-from engine.circuit.normal import Fold
 from engine.maintenance.change import RelationChange
 from engine.maintenance.epoch import Epoch, Held
 from engine.maintenance.meter import Meter
@@ -173,7 +172,7 @@ class ResidentEpoch:
             self._replaced[name] = known
             self._make(name)
             self._created.append(name)
-        elif not known.live and known.fold != in_place(circuit, name):
+        elif not known.live and known.fold != circuit.stratum_of[name].in_place.get(name):
             # An empty relation is not rebuilt with its stratum, but must not go on as it was folded, or was not. Rules
             # that disappear still look it up.
             self._replaced[name] = known
@@ -183,7 +182,7 @@ class ResidentEpoch:
     def _make(self, name: str, like: Relation | None = None) -> None:
         """An empty relation of the circuit; like: with the indexes of another."""
         circuit = self._epoch.circuit
-        relation = self._state.make(name, circuit.arities[name], in_place(circuit, name))
+        relation = self._state.make(name, circuit.arities[name], circuit.stratum_of[name].in_place.get(name))
         for columns in like.indexes if like is not None else ():
             relation.add_index(columns)
 
@@ -241,9 +240,3 @@ class ResidentEpoch:
                 del state.bound[id_]
             else:
                 state.bound[id_] = bound
-
-
-def in_place(circuit: Circuit, name: str) -> Fold | None:
-    """The fold over the relation's own tuples, if it has one."""
-    fold = circuit.folds.get(name)
-    return fold if fold is not None and not fold.sources else None

@@ -13,7 +13,7 @@ from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, to_arr
 from engine.maintenance.placement import PlacementState
 from engine.maintenance.policy import BELOW, BootstrapCost
 from engine.resident.layout import I32, I64
-from engine.resident.relation import Relation
+from engine.resident.relation import ONE, Relation
 
 
 def to_table(relation: Relation) -> pa.Table:
@@ -43,6 +43,12 @@ def fill(relation: Relation, table: pa.Table) -> None:
     for part in np.split(order, cuts):
         if len(part):
             relation.change_entries(rows[part], entries[part], int(heights[part[0]]), 0)
+
+
+def hold(relation: Relation, codes: I64) -> None:
+    """Make tuples of an empty relation present at height 0."""
+    rows = relation.push(codes, np.zeros(1, np.int32), ONE)
+    relation.change_entries(rows, np.ones(len(rows), np.int64), 0, 0)
 
 
 def _key(rows: I32, heights: I32) -> I64:

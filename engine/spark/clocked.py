@@ -29,15 +29,15 @@ from engine.maintenance.placement import Encode, FactDelta
 from engine.resident.bound import BoundPlan, bind_rule
 from engine.resident.changes import visible_change
 from engine.resident.layout import I64
-from engine.resident.relation import ONE, Relation
+from engine.resident.relation import Relation
 from engine.resident.steps import Batch, Runner
 from engine.resident.stratum import GROUND, RelationJournal, ResidentStratum
-from engine.resident.transfer import fill, to_table
-from engine.spark.frames import WEIGHT
+from engine.resident.transfer import fill, hold, to_table
+from engine.spark.changes import Changes
 from engine.spark.stratum import Lower
 from engine.spark.tables import Tables
 from engine.spark.version import Counts, Version, collected
-from engine.spark.work.work import NewVersion, begun, in_place
+from engine.spark.work.work import NewVersion, begun
 
 
 class ClockedWork:
@@ -70,7 +70,7 @@ class ClockedWork:
         self._versions = versions
         self._tables = tables
         self._take = take
-        folds = in_place(stratum)
+        folds = stratum.in_place
         self._own = {name: Relation(name, v.arity, fold=folds.get(name)) for name, v in versions.items()}
         was = {name: Relation(name, v.arity, fold=v.fold) for name, v in versions.items() if v.rows}
         for name, relation in (was if discarded else self._own).items():
@@ -148,15 +148,12 @@ def _present(version: Version, tables: Tables) -> Relation:
     found, _, sums = tally.supports()
     codes: Codes = tally.codes(found[sums > 0])
     relation = Relation(version.name, version.arity)
-    rows = relation.push(codes, GROUND, ONE)
-    relation.change_entries(rows, np.ones(len(rows), np.int64), 0, 0)
+    hold(relation, codes)
     return relation
 
 
 def _changes(lower: Lower, tables: Tables) -> Batch:
     """The changes of a lower relation."""
     assert lower.delta is not None, "it changed"
-    table = lower.delta.local
-    if table is None:
-        table = tables.collect(lower.delta.frame, small=False)
-    return Batch(codes_of(table, lower.new.arity), GROUND, array_of(table, WEIGHT))
+    codes, weights = Changes.below(lower.delta, lower.new.arity).weighted(tables)
+    return Batch(codes, GROUND, weights)

@@ -8,25 +8,23 @@ evaluated in the driver (clocked.py), and any other one by stratum.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
-from pyspark.sql import functions as F
 
 from engine.circuit.circuit import Circuit, Stratum, is_internal
-from engine.data.arrow import HEIGHT, SUPPORT, to_arrow
+from engine.data.arrow import to_arrow
 from engine.errors import ZedlogError
 from engine.maintenance.change import RelationChange
 from engine.maintenance.epoch import Epoch, Held, StratumWork
 from engine.maintenance.meter import Growing, Meter
 from engine.maintenance.placement import Budget, Encode, Executed, FactDelta
-from engine.maintenance.policy import Course, Policy
+from engine.maintenance.policy import Policy
 from engine.spark.clocked import ClockedWork
-from engine.spark.frames import WEIGHT
 from engine.spark.plans.undefined import check_faults
 from engine.spark.stratum import Growth, Lower, SparkStratum
 from engine.spark.tables import Table
-from engine.spark.version import Version, asserted_in_driver, compacted
+from engine.spark.version import Version, compacted
 from engine.spark.versions import Versions
 from engine.spark.work.work import NewVersion
 
@@ -117,7 +115,7 @@ class SparkEpoch:
                 self._take,
                 self._faulty,
             )
-        run = SparkStratum(
+        return SparkStratum(
             stratum,
             versions,
             discarded,
@@ -127,8 +125,8 @@ class SparkEpoch:
             self._meter,
             self._growth,
             self._encode,
+            self._ended,
         )
-        return _StratumWork(run, versions, discarded, self._meter.course, self._ran)
 
     def take_back(self, stratum: Stratum) -> None:
         """The versions are unchanged, but what the budget's watch knows about them has to be set back."""
@@ -164,10 +162,10 @@ class SparkEpoch:
             lower[name] = Lower(was, now, self._deltas.get(name))
         return lower
 
-    def _ran(self, run: SparkStratum, outcomes: Mapping[str, NewVersion]) -> None:
+    def _ended(self, work: SparkStratum, outcomes: Mapping[str, NewVersion]) -> None:
         """A stratum's work has ended; if there are no outcomes, it ended with an error."""
-        self.heights += run.heights
-        self._faulty |= run.faulty
+        self.heights += work.heights
+        self._faulty |= work.faulty
         self._take(outcomes)
 
     def _take(self, outcomes: Mapping[str, NewVersion]) -> None:
@@ -199,47 +197,3 @@ class SparkEpoch:
     def rollback(self) -> None:
         """Drop the epoch: everything is as before."""
         self._state.release(self.versions, self._state.versions)
-
-
-class _StratumWork:
-    """The work of stratum.py behind the interface that the walk needs; the resulting versions are handed to `take`."""
-
-    ahead = False
-
-    def __init__(
-        self,
-        run: SparkStratum,
-        versions: Mapping[str, Version],
-        discarded: bool,
-        course: Course,
-        take: Callable[[SparkStratum, Mapping[str, NewVersion]], None],
-    ) -> None:
-        self._run = run
-        self._versions = versions
-        self._discarded = discarded
-        self._course = course
-        self._take = take
-        self.lower_changes = run.lower_changes
-        self.whole_rule = run.whole_rule
-        self.fold_changes = run.fold_changes
-        self.assert_facts = run.assert_facts
-
-    def assert_held(self) -> None:
-        for name, version in self._versions.items() if self._discarded else ():
-            if version.counts.asserted and not version.stored:
-                self._run.assert_facts(name, asserted_in_driver(version))
-            elif version.counts.asserted:
-                rows = version.frame()
-                assert rows is not None, "it holds facts"
-                self._run.assert_rows(name, rows.where(F.col(HEIGHT) == 0).withColumnRenamed(SUPPORT, WEIGHT))
-
-    def run(self) -> None:
-        outcomes: Mapping[str, NewVersion] = {}
-        try:
-            outcomes = self._run.run()
-        finally:
-            self._take(self._run, outcomes)
-        before = 0 if self._discarded else sum(v.counts.derived for v in self._versions.values())
-        derived = sum(outcome.version.counts.derived for outcome in outcomes.values())
-        # No sum of supports is at hand; the derived tuples grow with them.
-        self._course.emitted(self._course.spent, derived - before, 0)

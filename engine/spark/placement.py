@@ -76,15 +76,14 @@ class SparkPlacement:
         policy: Policy = DEFAULT,
     ) -> Executed:
         assert self._epoch is None, "the last epoch is neither committed nor rolled back"
-        self._epoch = SparkEpoch(self._state, circuit, facts, encode, budget, policy)
+        epoch = self._epoch = SparkEpoch(self._state, circuit, facts, encode, budget, policy)
         try:
-            return self._epoch.run()
+            return epoch.run()
         except BaseException:
             self.rollback()
             raise
         finally:
-            if self._epoch is not None:
-                self.heights = self._epoch.heights
+            self.heights = epoch.heights
 
     def commit(self) -> None:
         assert self._epoch is not None, "nothing was executed"
@@ -94,7 +93,6 @@ class SparkPlacement:
     def rollback(self) -> None:
         assert self._epoch is not None, "nothing was executed"
         epoch, self._epoch = self._epoch, None
-        self.heights = epoch.heights
         epoch.rollback()
 
     # ---- reading
@@ -118,7 +116,7 @@ class SparkPlacement:
         assert rows is not None, "it holds facts"
         key = columns(version.arity)
         ground = rows.where(F.col(HEIGHT) == 0).select(*key, SUPPORT)
-        small = wanted.rows <= self._tables.local_rows
+        small = self._tables.small(wanted.rows)
         keys = F.broadcast(wanted.frame) if small else wanted.frame
         joined = ground.join(keys, key) if key else ground.crossJoin(keys)
         found = self._tables.collect(joined.groupBy("place").agg(F.sum(SUPPORT).alias(SUPPORT)), small)
@@ -151,7 +149,7 @@ class SparkPlacement:
         wanted = F.col(domain) > 0
         if domain == "derived" and version.fold is not None:
             wanted = wanted & (F.col("all") > 0)
-        found = self._tables.collect(summary.where(wanted), small=version.rows <= self._tables.local_rows)
+        found = self._tables.collect(summary.where(wanted), small=self._tables.small(version.rows))
         return codes_of(found, version.arity), array_of(found, "asserted")
 
     def holds(self, relation: str) -> bool:

@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
 from engine.circuit.plan import CompiledRule, Plan, Start
-from engine.data.arrow import HEIGHT
+from engine.data.arrow import HEIGHT, SUPPORT
 from engine.maintenance.meter import Meter
-from engine.maintenance.oscillation import Oscillation, Swing
+from engine.maintenance.oscillation import Oscillation
 from engine.maintenance.placement import Encode, FactDelta
 from engine.spark.changes import Changes
 from engine.spark.frames import WEIGHT
@@ -31,7 +31,7 @@ from engine.spark.plans.branches import Branches
 from engine.spark.plans.lowering import LookUp, See, fits
 from engine.spark.supports import Subject
 from engine.spark.tables import Table, Tables
-from engine.spark.version import Version, last_height
+from engine.spark.version import Version, asserted_in_driver, last_height
 from engine.spark.work.choice import Choice
 from engine.spark.work.work import HeightDelta, NewVersion
 
@@ -63,8 +63,11 @@ class Growth:
 
 class SparkStratum:
     """The work on one stratum. `versions` are the stratum's own relations as they were. `rebuilt` says that it is
-    computed from nothing, because its members changed. `rules` holds the old and the new rules by id.
+    computed from nothing, because its members changed. `rules` holds the old and the new rules by id. `ended` gets this
+    work and the relations after it; if there are none, it ended with an error.
     """
+
+    ahead = False
 
     def __init__(
         self,
@@ -77,7 +80,9 @@ class SparkStratum:
         meter: Meter,
         growth: Mapping[str, Growth],
         encode: Encode,
+        ended: Callable[[SparkStratum, Mapping[str, NewVersion]], None],
     ) -> None:
+        self._ended = ended
         self._stratum = stratum
         self._own = frozenset(stratum.relations)
         self._versions = {name: versions[name] for name in sorted(stratum.relations)}
@@ -194,14 +199,33 @@ class SparkStratum:
             self._subject.rows(relation, codes, height=ground, weight=weights, derivations=none)
         )
 
-    def assert_rows(self, relation: str, frame: DataFrame) -> None:
-        """The same for facts on the executors, as (c0 .., weight)."""
-        self._branches.rows(relation, self._versions[relation].arity, frame)
+    def assert_held(self) -> None:
+        """Assert the facts that the relations held before they were discarded."""
+        for name, version in self._versions.items() if self._rebuilt else ():
+            if version.counts.asserted and not version.stored:
+                self.assert_facts(name, asserted_in_driver(version))
+            elif version.counts.asserted:
+                rows = version.frame()
+                assert rows is not None, "it holds facts"
+                facts = rows.where(F.col(HEIGHT) == 0).withColumnRenamed(SUPPORT, WEIGHT)
+                self._branches.rows(name, version.arity, facts)
 
     # ---- the epoch
 
-    def run(self) -> dict[str, NewVersion]:
-        """Bring the stratum through the epoch; returns its relations after it."""
+    def run(self) -> None:
+        """Bring the stratum through the epoch."""
+        outcomes: Mapping[str, NewVersion] = {}
+        try:
+            outcomes = self._outcomes()
+        finally:
+            self._ended(self, outcomes)
+        before = 0 if self._rebuilt else sum(v.counts.derived for v in self._versions.values())
+        derived = sum(outcome.version.counts.derived for outcome in outcomes.values())
+        # No sum of supports is at hand; the derived tuples grow with them.
+        self._meter.course.emitted(self._meter.course.spent, derived - before, 0)
+
+    def _outcomes(self) -> dict[str, NewVersion]:
+        """The relations after the epoch."""
         try:
             outcomes = self._begin()
             if outcomes is not None:
@@ -219,8 +243,6 @@ class SparkStratum:
                     self._grew(batch)
                     self._derive(batch)
             return self._choice.work.finish()
-        except Swing as swing:
-            raise swing.error(self._encode.symbols) from None
         finally:
             self._branches.release()
             self._choice.release()

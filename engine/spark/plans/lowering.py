@@ -88,10 +88,10 @@ def derivations(started: Sequence[Started], subject: Subject, in_driver: InDrive
     """
     plans = [one.plan for one in started]
     flow = Flow(started[0].rule.rule, subject.encode, in_driver, broadcast=few)
-    flow.start_all([(one.plan.start, one.changes, one.weight) for one in started])
+    flow.start([(one.plan.start, one.changes, one.weight) for one in started])
     for number in range(len(plans[0].steps)):
         steps = [plan.steps[number] for plan in plans]
-        found = flow.take_all(steps, [one.see for one in started])
+        found = flow.take(steps, [one.see for one in started])
         assert found, "a plan that sees nothing is left out"
         last = number == len(plans[0].steps) - 1
         if not (few or last) and any(isinstance(step, Extend) and step.consolidate for step in steps):
@@ -144,11 +144,7 @@ class Flow:
         """The column of a variable of the only plan."""
         return self._places[0][name]
 
-    def start(self, start: Start, changes: DataFrame) -> None:
-        """The bindings of one starting atom."""
-        self.start_all([(start, changes, 1)])
-
-    def start_all(self, starts: Sequence[tuple[Start, DataFrame, int]]) -> None:
+    def start(self, starts: Sequence[tuple[Start, DataFrame, int]]) -> None:
         """The bindings of all starting atoms; the weights of each count so many times."""
         self._plan = [PLAN] if len(starts) > 1 else []
         names = [start.variables for start, _, _ in starts]
@@ -167,11 +163,7 @@ class Flow:
         self._bindings = united(parts)
         self._places = [{name: f"v{i}" for i, (name, _) in enumerate(some)} for some in names]
 
-    def take(self, step: Step, see: See) -> bool:
-        """One step of the only plan; false if it sees nothing."""
-        return self.take_all([step], [see])
-
-    def take_all(self, steps: Sequence[Step], sees: Sequence[See]) -> bool:
+    def take(self, steps: Sequence[Step], sees: Sequence[See]) -> bool:
         """A step of each plan; false if one sees nothing."""
         look_ups = [step for step in steps if isinstance(step, Extend | Check)]
         if look_ups:

@@ -59,13 +59,13 @@ def _check(
     if changes is None:
         return
     flow = Flow(question.sure.rule, encode, in_driver, broadcast=False)
-    flow.start(plan.start, changes)
-    if not all(flow.take(step, see) for step in plan.steps):
+    flow.start([(plan.start, changes, 1)])
+    if not all(flow.take([step], [see]) for step in plan.steps):
         return
     names = {name: flow.variable(name) for name in question.variables}
     flow.present(list(names.values()))
     for step in question.last:
-        flow.take(step, see)
+        flow.take([step], [see])
     key = list(names.values())
     rows = flow.bindings.where(FAULT).groupBy(*key).agg(F.sum(WEIGHT).alias(WEIGHT))
     found = tables.collect(rows.where(F.col(WEIGHT) > 0).orderBy(*key, WEIGHT).limit(1), small=False)

@@ -65,7 +65,7 @@ class Choice:
         self.expect(branches.given, old)
         found = branches.summed(few=not self._large) if branches else None
         if found is not None:
-            if max(found.table.rows, old, 1) <= self._tables.local_rows:
+            if self._tables.small(max(found.table.rows, old, 1)):
                 # It may not have been so large after all.
                 found = found.in_driver_of(self._tables)
             self._large = not found.in_driver

@@ -25,7 +25,7 @@ from engine.spark.changes import Changes, count_fitting
 from engine.spark.frames import REL, WEIGHT, padded, united
 from engine.spark.supports import Subject, Supports
 from engine.spark.version import Change, layer
-from engine.spark.work.work import HandedOver, NewVersion, Seen, Values, Worker, begun, in_place
+from engine.spark.work.work import HandedOver, NewVersion, Seen, Values, Worker, begun
 
 BATCH = "in_batch"
 
@@ -39,7 +39,7 @@ class LocalWork(Worker):
         self.pushed: dict[str, list[Change]] = {name: [] for name in versions}
         self.entered: dict[str, list[Change]] = {name: [] for name in versions}
         self.rows = 0
-        self._folds = in_place(subject.stratum)
+        self._folds = subject.stratum.in_place
         self._tables = tables
         self._before = {
             name: Relation(name, version.arity, fold=version.fold) for name, version in versions.items()

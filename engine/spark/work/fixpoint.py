@@ -32,12 +32,11 @@ from engine.maintenance.meter import Meter
 from engine.maintenance.oscillation import Swing
 from engine.maintenance.placement import Budget
 from engine.resident.bound import BoundPlan
-from engine.resident.relation import ONE, Relation
+from engine.resident.relation import Relation
 from engine.resident.steps import Runner
-from engine.resident.stratum import GROUND, RelationJournal, ResidentStratum
-from engine.resident.transfer import to_table
+from engine.resident.stratum import RelationJournal, ResidentStratum
+from engine.resident.transfer import hold, to_table
 from engine.spark.frames import REL, WEIGHT
-from engine.spark.work.work import in_place
 
 COST, PROBLEM, UNDEFINED = -1, -2, -3
 ERRORS: dict[str, type[ZedlogError]] = {e.code: e for e in (BudgetExceededError, WeightOverflowError)}
@@ -105,15 +104,13 @@ class PartFixpoint:
             yield _row(width, {REL: UNDEFINED})
 
     def _computed(self, table: pa.Table, width: int) -> Iterator[pa.RecordBatch]:
-        folds = in_place(self.stratum)
+        folds = self.stratum.in_place
         relations = {
             name: Relation(name, arity, fold=folds.get(name)) for name, arity in self.arities.items()
         }
         for name, stream in self.lower.items():
             relation = relations[name]
-            codes = codes_of(_from_stream(stream), relation.arity)
-            rows = relation.push(codes, GROUND, ONE)
-            relation.change_entries(rows, np.ones(len(rows), np.int64), 0, 0)
+            hold(relation, codes_of(_from_stream(stream), relation.arity))
         for name, demanded in self.indexes.items():
             for key in demanded:
                 relations[name].add_index(key)

@@ -28,7 +28,7 @@ from engine.spark.supports import Subject, Supports
 from engine.spark.tables import ROWS, Table, Tables
 from engine.spark.version import Version, empty_layer, summed
 from engine.spark.work.frame_batch import FrameBatch, Measures
-from engine.spark.work.work import HandedOver, NewVersion, Seen, Worker, begun, in_place
+from engine.spark.work.work import HandedOver, NewVersion, Seen, Worker, begun
 
 NEW = "new"
 PARTS = 8
@@ -108,7 +108,7 @@ class FrameWork(OnExecutors):
         """before: the state of the work, where another worker has begun it."""
         super().__init__(subject)
         stratum = subject.stratum
-        by_number = {subject.names.index(name): fold for name, fold in in_place(stratum).items()}
+        by_number = {subject.names.index(name): fold for name, fold in stratum.in_place.items()}
         self._settling = Settling(subject.width, by_number, stratum.signed, self._tables.partitions)
         self._pushed, self._entered, self._later = _Parts(), _Parts(), _Parts()
         self._rows = 0
@@ -256,7 +256,7 @@ def compared(
     )
     table = tables.collect(summary.where(TOUCHED), small=tables.small(layer.rows))
     was_asserted, was_derived, was_present, asserted, derived, present = (array_of(table, v) for v in values)
-    fold = in_place(stratum).get(version.name)
+    fold = stratum.in_place.get(version.name)
     was_derived = derived_of(version.fold, was_derived, was_present)
     derived = derived_of(fold, derived, present)
     codes = codes_of(table, version.arity)

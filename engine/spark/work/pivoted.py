@@ -47,7 +47,7 @@ from engine.spark.work.fixpoint import (
     to_stream,
 )
 from engine.spark.work.frames import compared
-from engine.spark.work.work import NewVersion, Seen, begun, in_place
+from engine.spark.work.work import NewVersion, Seen, begun
 
 LOWER_BYTES = 256 << 20
 """Bytes of lower relations up to which they are replicated into every task."""
@@ -195,7 +195,7 @@ class Pivoted:
         # A tuple may be there at some heights only, and a fact need not be there where it is folded.
         told = tuples.where((F.col(ENTRY) > 0) | (F.col("asserted") > 0))
         table = self._tables.collect(told, small=False)
-        fold = in_place(self._stratum).get(version.name)
+        fold = self._stratum.in_place.get(version.name)
         present = array_of(table, ENTRY)
         none = np.zeros(len(present), np.int64)
         derived = derived_of(fold, array_of(table, DERIVED), present)

@@ -56,15 +56,10 @@ class HeightDelta(Protocol):
         """(c0 .. cn, height, weight): all entry changes of the epoch before this batch. The same frame each time."""
 
 
-def in_place(stratum: Stratum) -> dict[str, Fold]:
-    """The folds over a relation's own tuples, by relation."""
-    return {fold.target: fold for fold in stratum.folds if not fold.sources}
-
-
 def begun(version: Version, rebuilt: bool, stratum: Stratum) -> Version:
     """What an epoch's layer is added to: the old layers, or none where the relation is made anew."""
     old = Version(version.name, version.arity) if rebuilt else version
-    return replace(old, fold=in_place(stratum).get(version.name), signed=stratum.signed)
+    return replace(old, fold=stratum.in_place.get(version.name), signed=stratum.signed)
 
 
 class Worker(ABC):
