@@ -87,8 +87,6 @@ def facts(size: int, seed: int = 5) -> dict[str, Array]:
         "native": table(some(m, 0.02)),
         "entryPoint": table(some(m, 0.05)),
         "fieldOf": table(f, f // FIELDS),
-        "staticField": table(c, c),
-        "local": table(v, v // LOCALS),
         "formal": np.concatenate([table(m, i, m * LOCALS + i) for i in range(FORMALS)]),
         "this": table(m, m * LOCALS + FORMALS),
         "returns": table(m, near(m, LOCALS)),
