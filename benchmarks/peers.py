@@ -217,9 +217,8 @@ def show(rows: Sequence[Row]) -> None:
     for title in (*titles, "Zedlog / best peer"):
         table.add_column(title, justify="right")
     for row in rows:
-        cells = (
-            f"{f.median:,.3g} ({f.best:,.3g})" if (f := row.figures.get(title)) else "" for title in titles
-        )
+        figures = map(row.figures.get, titles)
+        cells = (f"{_ms(f.median)} ({_ms(f.best)})" if f else "" for f in figures)
         table.add_row(row.name, *cells, row.ratio())
     Console(width=150).print(table)
 
