@@ -13,7 +13,7 @@ import pytest
 from engine import errors as e
 from engine.data.facts import TypedFacts
 from engine.data.transaction import FactChange, Transaction
-from engine.database.staging import _are_distinct
+from engine.database.staging import are_distinct
 from engine.language.schema import ColumnType
 from engine.maintenance.placement import Budget
 from zedlog import Reasoner
@@ -537,7 +537,7 @@ def test_a_negative_weight_of_an_unknown_relation_is_named_as_it_was_sent(declar
 def test_tuples_whose_checksums_are_equal_are_told_apart():
     # Staging takes tuples with different checksums for distinct; these have the same one.
     one, other = (0, 0), (7046029254386353131, 1)
-    assert not _are_distinct(np.array([one, other]))
+    assert not are_distinct(np.array([one, other]))
     reasoner = Reasoner()
     reasoner.apply(facts={"e": [(one, 1), (other, 2)]})
     with pytest.raises(e.NegativeWeightError) as refused:

@@ -236,7 +236,7 @@ class Staging:
         Raises:
             WeightOverflowError, NegativeWeightError: a sum, or a weight after it, leaves the range of weights.
         """
-        if len(changes) == 1 and _are_distinct(changes[0][0]):
+        if len(changes) == 1 and are_distinct(changes[0][0]):
             codes, weights = changes[0]
             now = self._weights(typed, codes)
             if int(now.max()) + int(weights.max()) <= MAX_WEIGHT and (now + weights >= 0).all():
@@ -355,7 +355,7 @@ def _largest(parts: list[Delta]) -> int:
     )
 
 
-def _are_distinct(codes: Codes) -> bool:
+def are_distinct(codes: Codes) -> bool:
     """Whether no tuple is there twice. False also if two tuples have the same sum of codes with these factors, which is
     rare: then it is not known.
     """
