@@ -225,7 +225,7 @@ async def _together(url: str, chosen: list[list[int]]) -> list[Figure]:
         figure(f"{name}: a transaction", times, "ms"),
         figure(f"{name}: a transaction, p99", [float(np.percentile(times, 99))], "ms", 60),
         figure(f"{name}: pages", [len(pages) / LOAD_SECONDS], "pages/s", most=True),
-        figure(f"{name}: a page of 1,000", pages, "ms", note=f"p99 {_p99(pages)}"),
+        figure(f"{name}: a page of 1,000", pages, "ms", note=f"p99 {_p99(pages)}" if pages else ""),
     ]
 
 
