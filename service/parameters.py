@@ -5,17 +5,21 @@ A misspelt parameter is an error: `?dryrun=true` must not commit.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Header, Query, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from starlette.responses import Response
 
 from engine.data.transaction import PlacementName, Strategy
 from engine.errors import did_you_mean, shown
 from service.problems import InvalidParameterError, near
 from service.settings import PAGE_LIMIT_CEILING
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
 
 AtLeast = Annotated[
     str | None,
@@ -35,7 +39,7 @@ Limit = Annotated[
 IdempotencyKey = Annotated[
     str | None,
     Header(
-        alias="Idempotency-Key",
+        alias=IDEMPOTENCY_KEY,
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
@@ -124,3 +128,25 @@ async def write_options(
 
 
 Write = Annotated[WriteOptions, Depends(write_options)]
+
+
+class WriteRoute(APIRoute):
+    """A route whose calls that take `Write` are quick where a request has no parameters, as most have none: FastAPI
+    takes twice as long to find that all of them are left out as such a call takes for its own work.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        full = super().get_route_handler()
+        if not any(dependency.call is write_options for dependency in self.dependant.dependencies):
+            return full
+        checks = [depends.dependency for depends in self.dependencies if depends.dependency is not None]
+
+        async def handle(request: Request) -> Response:
+            if request.scope["query_string"] or IDEMPOTENCY_KEY in request.headers:
+                return await full(request)
+            for check in checks:
+                await check(request)
+            response: Response = await self.endpoint(request, await write_options())
+            return response
+
+        return handle
