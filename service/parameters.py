@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
+from inspect import iscoroutinefunction
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Header, Query, Request
@@ -132,7 +134,7 @@ Write = Annotated[WriteOptions, Depends(write_options)]
 class QuickRoute(APIRoute):
     """A route of which FastAPI sees only the parameters that a request has. It looks for each one that a call may have,
     which takes longer than the work of a short call; those that are left out have the defaults of the call's function
-    anyway.
+    anyway. Where none is left, the function and what it depends on are called without FastAPI.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -148,8 +150,11 @@ class QuickRoute(APIRoute):
             if handler is None:
                 route = copy(self)
                 route.dependant = _with_parameters(self.dependant, given)
-                handler = known[given] = APIRoute.get_route_handler(route)
-            return await handler(request)
+                plain = self.body_field is None and _takes_nothing(route.dependant)
+                handler = partial(_call, route.dependant) if plain else APIRoute.get_route_handler(route)
+                known[given] = handler
+            response: Response = await handler(request)
+            return response
 
         return handle
 
@@ -166,6 +171,26 @@ def _with_parameters(dependant: Dependant, given: frozenset[str]) -> Dependant:
         header_params=kept(dependant.header_params),
         dependencies=[_with_parameters(other, given) for other in dependant.dependencies],
     )
+
+
+def _takes_nothing(dependant: Dependant) -> bool:
+    """Whether a function, and all that it depends on, are coroutine functions that take the request at the most."""
+    taken = {name for name in Dependant.__slots__ if getattr(dependant, name)}
+    plain = taken <= {"dependencies", "name", "call", "request_param_name", "use_cache", "path", "scope"}
+    return plain and iscoroutinefunction(dependant.call) and all(map(_takes_nothing, dependant.dependencies))
+
+
+async def _call(dependant: Dependant, request: Request) -> Any:
+    """The function's result, with the results of what it depends on."""
+    assert dependant.call is not None, "a dependency is a function"
+    values: dict[str, Any] = {}
+    for other in dependant.dependencies:
+        result = await _call(other, request)
+        if other.name is not None:
+            values[other.name] = result
+    if dependant.request_param_name is not None:
+        values[dependant.request_param_name] = request
+    return await dependant.call(**values)
 
 
 def _header_parameters(dependant: Dependant) -> frozenset[str]:
