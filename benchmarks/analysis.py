@@ -21,6 +21,7 @@ from benchmarks.engine import Array
 from benchmarks.report import Figure, figure, show
 from engine.language.canonical import canonical_text
 from engine.language.parser import parse_program
+from engine.resident.warm import load_all
 from zedlog import Reasoner
 
 RULES = Path(__file__).with_suffix(".dl")
@@ -184,6 +185,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=SIZE, help=f"modules of the program (default {SIZE})")
     parser.add_argument("--threads", type=int, default=1, help="threads of the reasoner (default 1)")
     options = parser.parse_args()
+    load_all()
     show("Program analysis", measure(options.size, options.runs, options.threads), options.json)
 
 
