@@ -29,7 +29,7 @@ lint: ## style only (scripts/lint --fix mends it)
 check: ## style, types, and that generated files are fresh
 	@scripts/check
 
-bench: ## measure; tables on the terminal, JSON in benchmarks/results/
+bench: ## measure; tables on the terminal, JSON in benchmarks/results/ (with cargo also other engines)
 	@scripts/bench
 
 serve: ## start the service on http://127.0.0.1:8321, data in ./.zedlog

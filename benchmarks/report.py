@@ -75,8 +75,13 @@ def show(title: str, figures: Sequence[Figure], path: Path | None) -> None:
         target = "" if f.target is None else f"{f.target:,.4g} {f.unit}"
         table.add_row(f.name, f"{f.median:,.4g} {f.unit}", f"{f.best:,.4g} {f.unit}", target, f.note)
     Console(width=150).print(table)
+    write(figures, path)
+
+
+def write(figures: Sequence[Figure], path: Path | None) -> None:
+    """Write the JSON, if a path is given."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(
-            json.dumps({"machine": about, "figures": [asdict(f) for f in figures]}, indent=2) + "\n"
+            json.dumps({"machine": machine(), "figures": [asdict(f) for f in figures]}, indent=2) + "\n"
         )

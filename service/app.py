@@ -12,6 +12,7 @@ cost nothing more.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -43,7 +44,7 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # Beside the first requests: only a query that is more than one atom waits for it.
-        loading = asyncio.create_task(service.evaluator.load())
+        loading = asyncio.create_task(_load(service))
         yield
         await asyncio.gather(loading, return_exceptions=True)
         await service.client.close()
@@ -56,3 +57,10 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
         app.include_router(module.router)
     describe(app)
     return app
+
+
+async def _load(service: Service) -> None:
+    await service.evaluator.load()
+    # What is there now stays. Otherwise the garbage collector would look at all of it from time to time, and every
+    # request would wait meanwhile, some 50 ms.
+    gc.freeze()

@@ -13,6 +13,7 @@ import pytest
 from engine import errors as e
 from engine.data.facts import TypedFacts
 from engine.data.transaction import FactChange, Transaction
+from engine.database.staging import are_distinct
 from engine.language.schema import ColumnType
 from engine.maintenance.placement import Budget
 from zedlog import Reasoner
@@ -531,3 +532,30 @@ def test_a_negative_weight_of_an_unknown_relation_is_named_as_it_was_sent(declar
         Reasoner().apply(facts={"never": [(("bob", 2.5, True), -1)]}, declarations=declarations)
     assert refused.value.detail["tuples"] == [["bob", 2.5, True]]
     assert 'never("bob", 2.5, true)' in str(refused.value)
+
+
+def test_tuples_whose_checksums_are_equal_are_told_apart():
+    # Staging takes tuples with different checksums for distinct; these have the same one.
+    one, other = (0, 0), (7046029254386353131, 1)
+    assert not are_distinct(np.array([one, other]))
+    reasoner = Reasoner()
+    reasoner.apply(facts={"e": [(one, 1), (other, 2)]})
+    with pytest.raises(e.NegativeWeightError) as refused:
+        reasoner.apply(facts={"e": [(one, -2), (other, -1)]})
+    assert refused.value.detail["tuples"] == [[0, 0]]
+    reasoner.apply(facts={"e": [(one, -1), (other, -1)]})
+    assert reasoner.weighted("e") == [(other, 1)]
+
+
+@pytest.mark.parametrize("one_more", [False, True])
+def test_a_tuple_that_is_retracted_more_often_than_it_is_there_is_refused_among_others(one_more: bool):
+    reasoner = Reasoner()
+    reasoner.apply(facts={"e": [((i, i + 1), 1) for i in range(10)]})
+    changes = [((i, i + 1), -1) for i in range(5)] + [((3, 4), -1)] * one_more
+    if one_more:
+        with pytest.raises(e.NegativeWeightError) as refused:
+            reasoner.apply(facts={"e": changes})
+        assert refused.value.detail["tuples"] == [[3, 4]]
+    else:
+        assert reasoner.apply(facts={"e": changes}).counts == {"e": (0, 5)}
+    assert reasoner.count("e") == (10 if one_more else 5)

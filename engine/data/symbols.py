@@ -51,10 +51,9 @@ class SymbolTable:
 
     def intern_all(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
         """The codes of many strings, int64[n]."""
-        get = self._codes.get
-        codes = [get(text, -1) for text in texts]
-        if -1 in codes:
-            codes = [self.intern(text) if code < 0 else code for text, code in zip(texts, codes, strict=True)]
+        codes = list(map(self._codes.get, texts))
+        if None in codes:
+            codes = list(map(self.intern, texts))
         return np.array(codes, np.int64)
 
     def find(self, text: str) -> int | None:

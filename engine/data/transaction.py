@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import itemgetter
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
@@ -21,7 +22,7 @@ import orjson
 
 from engine.data.codes import Codes
 from engine.data.facts import TypedFacts
-from engine.data.values import VALUE_TYPES, Value, is_plain, plain_value
+from engine.data.values import VALUE_TYPES, Value, all_plain, numbers_of, plain_value
 from engine.errors import CorruptLogError, InvalidRequestError, InvalidValueError, InvalidWeightError, shown
 
 Mode = Literal["zset", "set"]
@@ -121,11 +122,41 @@ class Transaction:
             InvalidWeightError: a weight is 0, not an integer, or too large.
             InvalidValueError: a value is not a string, a boolean, a finite float or a 64-bit integer.
         """
+        return cls.of(
+            tuple(_fact_change(entry, i) for i, entry in enumerate(facts)),
+            tuple(_rule_change(entry, i) for i, entry in enumerate(rules)),
+            declarations,
+            mode,
+            dry_run,
+            return_delta,
+            undeclare,
+            strategy,
+            placement,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        facts: tuple[FactChange, ...],
+        rules: tuple[RuleChange, ...],
+        declarations: str = "",
+        mode: str = "zset",
+        dry_run: bool = False,
+        return_delta: bool = False,
+        undeclare: Sequence[str] = (),
+        strategy: str | None = None,
+        placement: str | None = None,
+    ) -> Transaction:
+        """From checked changes and options that are not checked yet.
+
+        Raises:
+            InvalidRequestError: an option has the wrong type, or there is no such mode, strategy or placement.
+        """
         if mode not in ("zset", "set"):
             raise InvalidRequestError(f'mode must be "zset" or "set", not {shown(mode)}')
         return cls(
-            facts=tuple(_fact_change(entry, i) for i, entry in enumerate(facts)),
-            rules=tuple(_rule_change(entry, i) for i, entry in enumerate(rules)),
+            facts=facts,
+            rules=rules,
             declarations=declarations,
             mode="set" if mode == "set" else "zset",
             dry_run=dry_run,
@@ -249,19 +280,21 @@ def _weighted_tuples(relation: str, given: Iterable[tuple[Sequence[Value], int]]
     # By whole columns, since nearly always all is well; what is not is found entry by entry.
     if not (_ROWS.issuperset(map(type, entries)) and set(map(len, entries)) <= {2}):
         entries = [_entry(relation, i, entry) for i, entry in enumerate(entries)]
-    tuples, weights = [entry[0] for entry in entries], [entry[1] for entry in entries]
+    tuples, weights = list(map(_TUPLE, entries)), list(map(_WEIGHT, entries))
     if not _ROWS.issuperset(map(type, tuples)):
         tuples = [_entry(relation, i, entry)[0] for i, entry in enumerate(entries)]
     if not (
         set(map(type, weights)) <= {int} and all(weights) and max(map(abs, weights), default=0) <= MAX_WEIGHT
     ):
         weights = [check_weight(weight, f"{where}, entry {i}") for i, weight in enumerate(weights)]
-    if not VALUE_TYPES.issuperset(map(type, chain.from_iterable(tuples))):
+    numbers = numbers_of(tuples)
+    if numbers is None and not VALUE_TYPES.issuperset(map(type, chain.from_iterable(tuples))):
         tuples = [_plain_row(row, f"{where}, entry {i}") for i, row in enumerate(tuples)]
-    return FactChange(relation, tuples, np.array(weights, np.int64))
+    return FactChange(relation, tuples if numbers is None else numbers, np.array(weights, np.int64))
 
 
 _ROWS = frozenset((tuple, list))
+_TUPLE, _WEIGHT = itemgetter(0), itemgetter(1)
 _SHAPE = 'an iterable of (tuple, weight) such as [(("alice", 1), 1)], or an array of integers [n, columns]'
 
 
@@ -319,12 +352,13 @@ def _fact_change(entry: Mapping[str, Any], position: int) -> FactChange:
         raise InvalidRequestError(f'{where}: "relation" must be a name')
     if not isinstance(tuples, list | tuple):
         raise InvalidRequestError(f'{where}: "tuples" must be a list of lists of values')
-    for i, row in enumerate(tuples):
-        if not isinstance(row, list | tuple):
-            raise InvalidRequestError(
-                f"{where}.tuples[{i}]: a tuple must be a list of values, not {shown(row)}"
-            )
-    if not all(map(is_plain, chain.from_iterable(tuples))):
+    if not _ROWS.issuperset(map(type, tuples)):
+        for i, row in enumerate(tuples):
+            if not isinstance(row, list | tuple):
+                raise InvalidRequestError(
+                    f"{where}.tuples[{i}]: a tuple must be a list of values, not {shown(row)}"
+                )
+    if not all_plain(list(chain.from_iterable(tuples))):
         try:
             tuples = [_plain_row(row, f"{where}.tuples[{i}]") for i, row in enumerate(tuples)]
         except InvalidValueError as error:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -161,7 +162,9 @@ def column_types(relation: str, tuples: Sequence[Sequence[Value]], schema: Schem
         InvalidValueError: a value has no type of the language.
     """
     types = []
-    for position, (column, values) in enumerate(zip(schema.columns, zip(*tuples, strict=True), strict=True)):
+    for position, (column, values) in enumerate(
+        zip(schema.columns, columns_of(tuples, schema.arity), strict=True)
+    ):
         kinds = set(map(type, values))
         expected = column.type or type_of(values[0])
         if len(kinds) > 1 or _TYPE_OF.get(next(iter(kinds))) is not expected:
@@ -170,6 +173,26 @@ def column_types(relation: str, tuples: Sequence[Sequence[Value]], schema: Schem
                     raise mismatch(relation, position, column, expected, value)
         types.append(expected)
     return tuple(types)
+
+
+def columns_of(tuples: Sequence[Sequence[Value]], arity: int) -> list[list[Value]]:
+    """The values of each column of `tuples`, which all have `arity` columns."""
+    # `zip(*tuples)` would make an iterator for each tuple, and the garbage collector would look at all of them.
+    values = list(chain.from_iterable(tuples))
+    return [values[position::arity] for position in range(arity)]
+
+
+def numbers_of(tuples: Sequence[Sequence[Value]]) -> Codes | None:
+    """The tuples as int64[n, arity]; None if they are not all of the same arity, or have anything else than numbers of
+    64 bits."""
+    arity = len(tuples[0]) if tuples else 0
+    values = list(chain.from_iterable(tuples))
+    if not arity or set(map(type, values)) != {int} or set(map(len, tuples)) != {arity}:
+        return None
+    try:
+        return np.array(values, np.int64).reshape(-1, arity)
+    except OverflowError:
+        return None
 
 
 def number_types(relation: str, numbers: npt.NDArray[Any], schema: Schema) -> tuple[ColumnType, ...]:
@@ -272,11 +295,10 @@ def not_finite(value: float, where: str) -> InvalidValueError:
     return InvalidValueError(f"{where}: a float must be finite, but this one is {value}")
 
 
-def is_plain(value: object) -> bool:
-    """Whether `plain_value` would return the value unchanged."""
-    kind = type(value)
-    if kind is str or kind is bool:
-        return True
-    if kind is int:
-        return -(2**63) <= value < 2**63  # type: ignore[operator]  # it is an int
-    return kind is float and math.isfinite(value)  # type: ignore[arg-type]  # it is a float
+def all_plain(values: Sequence[object]) -> bool:
+    """Whether `plain_value` would return all of these values unchanged."""
+    kinds = set(map(type, values))
+    numbers = [value for value in values if type(value) is int] if int in kinds else [0]
+    floats = [value for value in values if type(value) is float] if float in kinds else [0.0]
+    within = min(numbers) >= -(2**63) and max(numbers) < 2**63
+    return VALUE_TYPES.issuperset(kinds) and within and all(map(math.isfinite, floats))

@@ -41,6 +41,9 @@ def changed_name(key: str) -> str:
     return key.removesuffix(_REPLACED)
 
 
+NOTHING_FORGOTTEN: npt.NDArray[np.int64] = np.empty(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
     """One committed epoch, complete: the publisher writes it, and readers need nothing else.
@@ -69,7 +72,7 @@ class EpochRecord:
     abandoned: int = 0
     estimate: int = 0
     bootstrap: int = 0
-    forgotten: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    forgotten: npt.NDArray[np.int64] = field(default_factory=lambda: NOTHING_FORGOTTEN)
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:

@@ -334,11 +334,16 @@ def _transaction(
     strategy: Strategy | None,
     placement: PlacementName | None,
 ) -> Transaction:
-    plain = Transaction.parse((), (), declarations, mode, dry_run, False, undeclare, strategy, placement)
-    return replace(
-        plain,
-        facts=fact_changes(facts) if facts is not None else (),
-        rules=rule_changes(rules) if rules is not None else (),
+    return Transaction.of(
+        fact_changes(facts) if facts is not None else (),
+        rule_changes(rules) if rules is not None else (),
+        declarations,
+        mode,
+        dry_run,
+        False,
+        undeclare,
+        strategy,
+        placement,
     )
 
 

@@ -23,6 +23,7 @@ from engine.data.values import (
     Tuple,
     Value,
     column_types,
+    columns_of,
     decode,
     encode_column,
     encode_numbers,
@@ -49,6 +50,8 @@ Typed: TypeAlias = tuple[str, Types]
 Delta: TypeAlias = tuple[Codes, npt.NDArray[np.int64]]
 """(codes, weights): int64[n, arity], and int64[n] or int64[1]."""
 _GROUND = np.zeros(1, np.int32)
+_FACTOR = np.int64(-7046029254386353131)
+"""2^64 divided by the golden ratio, made odd (Knuth, The Art of Computer Programming 6.4)."""
 _SHOWN = 10
 """Offending tuples that an error names."""
 
@@ -131,20 +134,19 @@ class Staging:
         `others`; the changes of facts of the types that are held now; and the other parts, with the types that they
         have in that program.
         """
-        sums = self._sums(transaction.mode, [part for part in parts if self._is_held(part)])
+        held = [part for part in parts if self._is_held(part)]
+        sums = self._sums(transaction.mode, held)
         # What loses all of its facts may get others of any type with the same transaction.
         emptied = {
             typed[0]
             for typed, deltas in sums.items()
-            if any((weights < 0).any() for _, weights in deltas) and not self._asserted_after(typed, deltas)
+            if any((weights < 0).any() for _, weights in deltas) and self._is_emptied(typed, deltas)
         }
         program = self.program.changed(
             transaction.rules, transaction.declarations, transaction.mode, emptied, transaction.undeclare
         )
-        others = [
-            _fitted(part, program.schemas.get(part.relation)) for part in parts if not self._is_held(part)
-        ]
-        return program, sums, others
+        others = [] if len(held) == len(parts) else [part for part in parts if not self._is_held(part)]
+        return program, sums, [_fitted(part, program.schemas.get(part.relation)) for part in others]
 
     def _hint(self, relation: str) -> Schema | None:
         """The types that tuples of a relation most likely have."""
@@ -155,10 +157,13 @@ class Staging:
         held = self.program.stored.get(part.relation)
         return held is not None and types_of(held) == part.types
 
-    def _asserted_after(self, typed: Typed, deltas: Sequence[Delta]) -> int:
-        """How many tuples of these types are asserted after what is staged and the further `deltas`."""
+    def _is_emptied(self, typed: Typed, deltas: Sequence[Delta]) -> bool:
+        """Whether no tuple of these types is asserted after what is staged and the further `deltas`."""
         key = self._key_before(typed)
         count = 0 if key is None else self._placement.count(key, "asserted")
+        if count > sum(len(codes) for codes, _ in (*self.facts.get(typed, ()), *deltas)):
+            # More than they can retract.
+            return False
         if typed in self.facts:
             staged = self._tally(typed)
             rows = staged.all_rows()
@@ -169,7 +174,7 @@ class Staging:
             _push(own, codes, weights)
         rows = own.all_rows()
         now = self._weights(typed, own.codes(rows))
-        return count + _more(now, now + own.describe(rows)[0])
+        return not count + _more(now, now + own.describe(rows)[0])
 
     def _tally(self, typed: Typed) -> Relation:
         """The staged facts of these types, summed up."""
@@ -196,7 +201,7 @@ class Staging:
         if isinstance(part.tuples, TypedFacts):
             return part.tuples.encode(part.relation, self._symbols)
         codes = np.empty((len(part.tuples), len(types)), np.int64)
-        for position, values in enumerate(zip(*part.tuples, strict=True)):
+        for position, values in enumerate(columns_of(part.tuples, len(types))):
             where = f"column {position + 1} of the facts of {part.relation}"
             codes[:, position] = encode_column(values, types[position], self._symbols, where)
         return codes
@@ -231,6 +236,11 @@ class Staging:
         Raises:
             WeightOverflowError, NegativeWeightError: a sum, or a weight after it, leaves the range of weights.
         """
+        if len(changes) == 1 and are_distinct(changes[0][0]):
+            codes, weights = changes[0]
+            now = self._weights(typed, codes)
+            if int(now.max()) + int(weights.max()) <= MAX_WEIGHT and (now + weights >= 0).all():
+                return changes[0]
         codes, high, low = _net(typed, changes)
         fits = (high >= -(2**31)) & (high < 2**31) & ((high != -(2**31)) | (low != 0))
         now = self._weights(typed, codes)
@@ -345,6 +355,17 @@ def _largest(parts: list[Delta]) -> int:
     )
 
 
+def are_distinct(codes: Codes) -> bool:
+    """Whether no tuple is there twice. False also if two tuples have the same sum of codes with these factors, which is
+    rare: then it is not known.
+    """
+    if len(codes) < 2:
+        return True
+    factors = np.cumprod(np.full(codes.shape[1], _FACTOR))
+    sums = np.sort((codes * factors).sum(axis=1))
+    return bool((sums[1:] != sums[:-1]).all())
+
+
 def _net(typed: Typed, parts: list[Delta]) -> tuple[Codes, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The distinct tuples of some changes, and the exact sum of each one's weights as high * 2^32 + low, where low has
     32 bits. So sums of fewer than 2^31 weights are exact, also those that do not fit into 64 bits.
@@ -410,7 +431,7 @@ def _by_types(change: FactChange, hint: Schema | None) -> list[_Part]:
     if isinstance(tuples, TypedFacts):
         return [_Part(tuples.types, change)]
     arity = hint.arity if hint is not None else len(tuples[0])
-    if all(len(values) == arity for values in tuples):
+    if set(map(len, tuples)) == {arity}:
         schema = hint or Schema(relation, tuple(Column(f"c{i}", None) for i in range(arity)))
         try:
             return [_Part(column_types(relation, tuples, schema) if arity else (), change)]

@@ -24,7 +24,7 @@ from engine.data.transaction import PlacementName, RuleChange, Transaction
 from engine.data.values import Encoder, decode
 from engine.database.constraints import check_constraints, constraints_of
 from engine.database.database import Database
-from engine.database.epoch import Changes, EpochRecord, EpochResult, changed_name, replaced
+from engine.database.epoch import NOTHING_FORGOTTEN, Changes, EpochRecord, EpochResult, changed_name, replaced
 from engine.database.home import cannot_take
 from engine.database.program import Program
 from engine.database.saved import SavedState
@@ -365,7 +365,7 @@ class Writer:
             abandoned=executed.abandoned,
             estimate=executed.estimate,
             bootstrap=executed.bootstrap,
-            forgotten=np.sort(np.concatenate([np.empty(0, np.int64), *self._forgotten])),
+            forgotten=np.sort(np.concatenate(self._forgotten)) if self._forgotten else NOTHING_FORGOTTEN,
         )
 
     def _named(

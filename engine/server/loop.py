@@ -21,6 +21,7 @@ is done after the next start.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -199,6 +200,9 @@ class Engine:
         try:
             publisher, reasoner = self._with_patience(self._recover)
             self._heartbeat.tell("running", publisher.head.epoch)
+            # What is there now stays as long as this state does. Otherwise an epoch would wait now and then until the
+            # garbage collector has looked at all of it.
+            gc.freeze()
             if self._on_ready is not None:
                 self._on_ready(publisher.head.epoch)
             with self._running_jobs():
@@ -215,6 +219,7 @@ class Engine:
         except _StoppedError:
             pass
         finally:
+            gc.unfreeze()
             if reasoner is not None:
                 reasoner.close()
 

@@ -1,8 +1,8 @@
 """Waiting for a transaction or an epoch: the publication itself wakes those who wait.
 
-One background task per client follows the stream `published` (a blocking read, so a publication is noticed within a
-fraction of a millisecond) and fetches the new outcomes for all who wait, in one round trip. A stream, unlike
-publish/subscribe, loses nothing over a reconnection.
+One background task per client follows the streams `published` and `results` (a blocking read, so a publication is
+noticed within a fraction of a millisecond). One publication adds to both in one step, so the answer brings the outcomes
+too; only what it does not bring is looked up. A stream, unlike publish/subscribe, loses nothing over a reconnection.
 
 When Redis becomes unreachable, everyone who waits gets an error; the task keeps trying, so that later waits work again.
 """
@@ -24,6 +24,8 @@ from engine.storage.log import START
 from engine.storage.outcome import Outcome
 
 _BLOCK_MS = 5_000
+# Of each stream in one answer: what a client that was away has missed is not to fill its memory.
+_ENTRIES = 1_000
 _FIRST_DELAY, _LAST_DELAY = 0.02, 1.0
 
 StreamId = tuple[int, int]
@@ -59,7 +61,7 @@ class Announcements:
             pipeline.xrange(self._keys.results, transaction_id, transaction_id, count=1)
         with storage_errors():
             answers = await pipeline.execute()
-        return [_outcome(entries) for entries in answers]
+        return [_outcome(entries[0][1]) if entries else None for entries in answers]
 
     async def wait_outcome(self, transaction_id: str, timeout: float) -> Outcome | None:
         """The outcome as soon as it is published; None if that is not in time, or if the outcome is no longer kept."""
@@ -119,14 +121,18 @@ class Announcements:
         while True:
             try:
                 # First the place in the stream, then the head: what comes in between is announced again.
-                last = await self._last_announcement()
-                await self._catch_up()
+                places: dict[Any, Any] = {self._keys.published: await self._last_announcement()}
+                places[self._keys.results] = await self._catch_up()
                 delay = _FIRST_DELAY
                 while True:
                     with storage_errors():
-                        answer = await self._redis.xread({self._keys.published: last}, block=_BLOCK_MS)
-                    if answer:
-                        last, fields = cast(list[Any], answer)[0][1][-1]
+                        answer = await self._redis.xread(places, count=_ENTRIES, block=_BLOCK_MS)
+                    new = {name.decode(): entries for name, entries in cast(list[Any], answer or [])}
+                    places |= {name: entries[-1][0] for name, entries in new.items()}
+                    for name, fields in new.get(self._keys.results, ()):
+                        if (transaction_id := name.decode()) in self._outcomes:
+                            self._tell(transaction_id, _outcome(fields))
+                    for _, fields in new.get(self._keys.published, ())[-1:]:
                         await self._arrive(int(fields[b"epoch"]), fields[b"last_id"].decode())
             except StorageUnavailableError as error:
                 self._reached = None
@@ -139,11 +145,14 @@ class Announcements:
             newest = await self._redis.xrevrange(self._keys.published, count=1)
         return newest[0][0] if newest else "0-0"
 
-    async def _catch_up(self) -> None:
+    async def _catch_up(self) -> str:
+        """The last processed log id, after what was published until now has arrived."""
         with storage_errors():
             fields = await self._redis.hmget(self._keys.head, list(FIELDS))
         head = Head.decode(cast(list[bytes | None], fields))
-        await self._arrive(-1 if head is None else head.epoch, START if head is None else head.last_id)
+        last_id = START if head is None else head.last_id
+        await self._arrive(-1 if head is None else head.epoch, last_id)
+        return last_id
 
     async def _arrive(self, epoch: int, last_id: str) -> None:
         """A publication: those who waited for it get what they waited for."""
@@ -156,13 +165,23 @@ class Announcements:
         await self._settle(list(self._outcomes))
 
     async def _settle(self, candidates: list[str]) -> None:
+        """Look up the outcomes that were published, but have not arrived."""
         assert self._reached is not None
         last = self._reached[1]
-        ids = [name for name in candidates if (known := stream_id(name)) is not None and known <= last]
+        ids = [
+            name
+            for name in candidates
+            if (known := stream_id(name)) is not None
+            and known <= last
+            and not all(future.done() for future in self._outcomes.get(name, ()))
+        ]
         for name, outcome in zip(ids, await self.outcomes(ids), strict=True):
-            for future in self._outcomes.get(name, ()):
-                if not future.done():
-                    future.set_result(outcome)
+            self._tell(name, outcome)
+
+    def _tell(self, name: str, outcome: Outcome | None) -> None:
+        for future in self._outcomes.get(name, ()):
+            if not future.done():
+                future.set_result(outcome)
 
     def _fail(self, error: StorageUnavailableError) -> None:
         for future in [f for futures in self._outcomes.values() for f in futures]:
@@ -179,10 +198,7 @@ def _discard(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-def _outcome(entries: list[tuple[bytes, dict[bytes, bytes]]]) -> Outcome | None:
-    if not entries:
-        return None
-    fields = entries[0][1]
+def _outcome(fields: dict[bytes, bytes]) -> Outcome:
     status = fields[b"status"].decode()
     assert status in ("committed", "dry_run", "refused"), status
     return Outcome(status, orjson.loads(fields[b"body"]))  # type: ignore[arg-type]  # one of the three

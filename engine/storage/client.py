@@ -16,6 +16,7 @@ import redis.asyncio
 from engine.data.transaction import Transaction
 from engine.errors import EngineUnavailableError, EpochNotRetainedError, InvalidRequestError
 from engine.storage.announcements import Announcements, stream_id
+from engine.storage.appends import Appends
 from engine.storage.begun import Mark
 from engine.storage.connection import connect_async, storage_errors
 from engine.storage.head import FIELDS, Head
@@ -24,7 +25,7 @@ from engine.storage.keys import Keys
 from engine.storage.log import START, Append
 from engine.storage.outcome import EngineStatus, Outcome, Receipt
 from engine.storage.reader import ObjectReader
-from engine.storage.scripts import APPEND_ONCE, IN_LOG
+from engine.storage.scripts import IN_LOG
 from engine.storage.snapshot import Snapshot
 from engine.storage.token import format_token, parse_token
 
@@ -43,7 +44,7 @@ class DatabaseClient:
         self._keys = Keys(database)
         self._reader = ObjectReader(client, self._keys, cache_bytes)
         self._announcements = Announcements(client, self._keys)
-        self._append_once = client.register_script(APPEND_ONCE)
+        self._appends = Appends(client)
         self._in_log = client.register_script(IN_LOG)
         self._newest: tuple[Head, Snapshot] | None = None
         self.jobs = JobClient(client, self._keys)
@@ -67,9 +68,7 @@ class DatabaseClient:
                 transaction may have been written; with an Idempotency-Key it is safe to try again.
         """
         append = Append.prepare(self._keys, tx.encode(), idempotency_key)
-        with storage_errors():
-            answer = await self._append_once(keys=append.keys, args=append.args)
-        return append.receipt(answer)
+        return append.receipt(await self._appends.send(append))
 
     async def outcome(self, transaction_id: str) -> Outcome | None:
         """What became of a transaction, or None: not yet known, or no longer kept, or never there."""

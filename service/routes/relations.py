@@ -28,13 +28,14 @@ from service.parameters import (
     AtLeast,
     Limit,
     PageCursor,
+    QuickRoute,
     no_parameter_twice,
     only_known_parameters,
     own_parameters,
 )
 from service.reading import page_limit, pin
 
-router = APIRouter(tags=["relations"])
+router = APIRouter(tags=["relations"], route_class=QuickRoute)
 
 RelationName = Annotated[str, Path(description="The relation's name.", examples=["tc"])]
 

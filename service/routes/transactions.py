@@ -22,12 +22,14 @@ from service.context import service_of
 from service.describe import WRITE_ERRORS, body_of, json_body, problems
 from service.formats import answers_json, json_response
 from service.models import Pending, TransactionBody, TransactionResult, TransactionStatus
-from service.parameters import Write, only_known_parameters
+from service.parameters import QuickRoute, Write, only_known_parameters
 from service.problems import NotAcceptableError, document
 from service.submission import status_url, submit
 
 router = APIRouter(
-    tags=["transactions"], dependencies=[Depends(only_known_parameters), Depends(answers_json)]
+    tags=["transactions"],
+    dependencies=[Depends(only_known_parameters), Depends(answers_json)],
+    route_class=QuickRoute,
 )
 
 # The log's ids are those of a Redis stream.

@@ -185,6 +185,56 @@ def test_many_wait_at_once(server: EmbeddedServer, client: redis.Redis, database
     asyncio.run(run())
 
 
+def test_more_outcomes_than_one_answer_brings(
+    server: EmbeddedServer, client: redis.Redis, database: str
+) -> None:
+    publisher = new_publisher(client, database)
+    log = EpochLog(client, database)
+    ids = [log.append(facts(i)).transaction_id for i in range(2_500)]
+
+    async def run() -> None:
+        reader = DatabaseClient.connect(server.url, database)
+        try:
+            assert await reader.wait_outcome(ids[0], 0.01) is None
+            waits = [asyncio.ensure_future(reader.wait_outcome(i, 60)) for i in ids]
+            await asyncio.sleep(0.05)
+            outcomes = [(i, Outcome("committed", {"id": i})) for i in ids]
+            await asyncio.to_thread(publisher.publish, epoch_record(1, {}), outcomes, ids[-1])
+            assert await asyncio.gather(*waits) == [outcome for _, outcome in outcomes]
+        finally:
+            await reader.close()
+
+    asyncio.run(run())
+
+
+def test_appends_that_come_together_are_told_apart(
+    server: EmbeddedServer, client: redis.Redis, database: str
+) -> None:
+    async def run() -> None:
+        reader = DatabaseClient.connect(server.url, database)
+        try:
+            first = await reader.append(facts(0), "key")
+            asked = [reader.append(facts(1)), reader.append(facts(2), "key"), reader.append(facts(0), "key")]
+            gone = asyncio.ensure_future(reader.append(facts(3)))
+            asked.append(reader.append(facts(4)))
+            answers = asyncio.gather(*asked, return_exceptions=True)
+            await asyncio.sleep(0)
+            # Its client goes away while it is being sent.
+            gone.cancel()
+            new, conflict, again, last = await answers
+            assert isinstance(conflict, IdempotencyConflictError)
+            assert (again.transaction_id, again.replayed) == (first.transaction_id, True)
+            assert not new.replayed
+            assert not last.replayed
+            kept = EpochLog(client, database).read(START, 10, 10_000)
+            assert [entry.transaction() for entry in kept if entry.id == new.transaction_id] == [facts(1)]
+            assert [entry.transaction() for entry in kept if entry.id == last.transaction_id] == [facts(4)]
+        finally:
+            await reader.close()
+
+    asyncio.run(run())
+
+
 def test_status_without_an_engine(server: EmbeddedServer, client: redis.Redis, database: str) -> None:
     async def status() -> EngineStatus:
         reader = DatabaseClient.connect(server.url, database)
