@@ -20,8 +20,17 @@ import numpy.typing as npt
 from engine.circuit.circuit import Circuit, texts_of
 from engine.circuit.naming import PRIME, name_of, named
 from engine.data.symbols import SymbolTable
-from engine.data.transaction import PlacementName, RuleChange, Transaction
+from engine.data.transaction import PlacementName, Transaction
 from engine.data.values import Encoder, decode
+from engine.database.checkpoint import (
+    Checkpoint,
+    check_counts,
+    check_history,
+    checkpoint_program,
+    fact_changes,
+    program_after,
+    restored_program,
+)
 from engine.database.constraints import check_constraints, constraints_of
 from engine.database.database import Database
 from engine.database.epoch import Changes, EpochRecord, EpochResult, changed_name, replaced
@@ -42,6 +51,8 @@ from engine.language.schema import ColumnType, Schema
 from engine.maintenance.change import RelationChange
 from engine.maintenance.placement import Budget, Executed, FactDelta
 from engine.maintenance.policy import Policy, reason
+from engine.resident.checkpoint import CheckpointUnusable
+from engine.resident.placement import ResidentPlacement
 
 T = TypeVar("T")
 
@@ -320,16 +331,9 @@ class Writer:
         database, given = self._database, self.budget
         database.symbols = SymbolTable(state.symbols)
         held = {name: state.schemas[name] for name in state.facts}
-        program = (
-            Program(schemas=held, stored=held)
-            .changed(
-                [RuleChange(rule.canonical, rule.weight) for rule in state.rules], state.declarations, "zset"
-            )
-            .with_infos(state.rules)
-            .inferred_anew(state.schemas)
-            .compiled(lambda _: False)
-        )
-        unlimited = Budget(height=None, cancelled=given.cancelled, entered=given.entered)
+        program = restored_program(state.rules, state.declarations, state.schemas, held)
+        program = program.compiled(lambda _: False)
+        unlimited = self._unlimited()
         memory = given.memory if database.places.wanted == "auto" else None
         try:
             self._evaluate(program, state.facts, replace(unlimited, memory=memory))
@@ -342,6 +346,50 @@ class Writer:
         database.program, database.epoch = program, state.epoch
         weights = (int(weights.max()) for _, weights in state.facts.values() if len(weights))
         database.heaviest = max(weights, default=0)
+
+    def resume(self, checkpoint: Checkpoint, state: SavedState) -> None:
+        """In the first epoch, hold what a checkpoint has, and bring it to the state that was committed.
+
+        Raises:
+            CheckpointUnusable: it does not fit, or takes more than is allowed here; this writer must not be used any
+                more.
+            EvaluationCancelledError: told to stop.
+        """
+        database = self._database
+        placement = database.placement
+        if not isinstance(placement, ResidentPlacement):
+            raise CheckpointUnusable(
+                "the state is to be on Spark, and a checkpoint is for the engine process"
+            )
+        check_history(checkpoint, state)
+        before = checkpoint_program(checkpoint)
+        database.symbols = SymbolTable(state.symbols)
+        encode = Encoder(database.symbols)
+        placement.resume(before.circuit, checkpoint.parts, encode)
+        held = {name: state.schemas[name] for name in state.facts}
+        program = program_after(before, state, held).compiled(placement.holds)
+        facts = fact_changes(placement, before, program, checkpoint, state)
+        memory = self.budget.memory if database.places.wanted == "auto" else None
+        if memory is not None and placement.memory() + database.symbols.nbytes > memory:
+            raise CheckpointUnusable("the state does not fit into the memory budget")
+        if facts or program is not before:
+            budget = replace(self._unlimited(), memory=memory)
+            try:
+                placement.execute(program.circuit, facts, encode, budget, self._policy)
+            except EvaluationCancelledError:
+                raise
+            except ZedlogError as error:
+                raise CheckpointUnusable(f"it cannot be brought to epoch {state.epoch}: {error}") from error
+            placement.commit()
+        check_counts(placement, program, state)
+        database.symbols.truncate(len(state.symbols))
+        database.program, database.epoch = program, state.epoch
+        added = max((int(weights.max()) for _, weights in facts.values()), default=0)
+        database.heaviest = checkpoint.heaviest + max(added, 0)
+
+    def _unlimited(self) -> Budget:
+        """What was committed before is limited by nothing but a request to end."""
+        return Budget(height=None, cancelled=self.budget.cancelled, entered=self.budget.entered)
 
     def _record(self, program: Program, executed: Executed, mark: int, start: float) -> EpochRecord:
         """The record of the executed epoch."""
