@@ -44,7 +44,8 @@ class Checkpoint:
     layout: of the arrays. rules: each with its text in which the variables have the names that it was compiled with,
     because the order of an internal relation's columns follows them. stored: the relations that hold facts. keys: as of
     `Program`. versions: names of what the snapshot held of each relation; equal names mean equal contents. symbols: how
-    many codes there were, and a digest of their texts. circuit: a digest of what the state depends on.
+    many codes there were, and a digest of their texts. looked: codes and strings there were when those that nothing
+    uses were looked for last. circuit: a digest of what the state depends on.
     """
 
     layout: str
@@ -57,12 +58,15 @@ class Checkpoint:
     keys: Mapping[str, str]
     versions: Mapping[str, str]
     symbols: tuple[int, str]
+    looked: tuple[int, int]
     heaviest: int
     circuit: str
     parts: ResidentParts
 
 
-def checkpoint_of(database: Database, incarnation: str, versions: Mapping[str, str]) -> Checkpoint | None:
+def checkpoint_of(
+    database: Database, incarnation: str, versions: Mapping[str, str], looked: tuple[int, int]
+) -> Checkpoint | None:
     """A checkpoint of the database, whose arrays the next epoch changes; None if the state is not resident."""
     placement, program = database.placement, database.program
     if not isinstance(placement, ResidentPlacement):
@@ -78,6 +82,7 @@ def checkpoint_of(database: Database, incarnation: str, versions: Mapping[str, s
         program.keys,
         versions,
         _symbols_digest(database.symbols.all()),
+        looked,
         database.heaviest,
         _circuit_digest(program.circuit),
         placement.parts(),

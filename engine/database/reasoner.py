@@ -28,7 +28,7 @@ from engine.data.transaction import (
     rule_changes,
 )
 from engine.data.values import Encoder, Tuple, Value, decode, encode_value, fitted, plain_value
-from engine.database.checkpoint import Checkpoint, checkpoint_of
+from engine.database.checkpoint import Checkpoint
 from engine.database.database import Database
 from engine.database.epoch import EpochResult, RuleInfo
 from engine.database.home import Placements
@@ -301,7 +301,7 @@ class Reasoner:
 
         incarnation, versions: of the snapshot of the same epoch, as in `SavedState`.
         """
-        return checkpoint_of(self.database, incarnation, versions or {})
+        return self._writer.checkpoint(incarnation, versions or {})
 
     def effort(self) -> float:
         """About how many tuples and derivations it takes to derive the state anew; 0 if it is on Spark."""
@@ -326,7 +326,11 @@ class Reasoner:
             CheckpointUnusable: it does not fit; `restore` does without.
         """
         reasoner = cls(placement, budget, threads, spark, switch)
-        reasoner._writer.resume(checkpoint, state)
+        try:
+            reasoner._writer.resume(checkpoint, state)
+        except BaseException:
+            reasoner.close()
+            raise
         return reasoner
 
     @classmethod

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from engine.circuit.circuit import Circuit, texts_of
 from engine.circuit.naming import PRIME, name_of, named
+from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
 from engine.data.transaction import PlacementName, Transaction
 from engine.data.values import Encoder, decode
@@ -26,6 +27,7 @@ from engine.database.checkpoint import (
     Checkpoint,
     check_counts,
     check_history,
+    checkpoint_of,
     checkpoint_program,
     fact_changes,
     program_after,
@@ -83,6 +85,8 @@ class Writer:
         # Symbols: how many codes there were, and strings, when they were looked at last; what was forgotten since the
         # last epoch; and the results whose changes are not decoded yet.
         self._seen_codes = self._seen_symbols = 0
+        # The first code that is not published; None: nothing but the epoch's own symbols is new.
+        self._unpublished: int | None = None
         self._forgotten: list[npt.NDArray[np.int64]] = []
         self._results: WeakSet[EpochResult] = WeakSet()
 
@@ -157,16 +161,7 @@ class Writer:
         if len(symbols) - self._seen_codes <= max(_FEW_SYMBOLS, self._seen_symbols):
             return
         program = self._database.program
-        columns: dict[str, Sequence[int] | None] = dict.fromkeys(program.circuit.arities)
-        for name, schema in program.schemas.items():
-            columns[program.key(name)] = [
-                place
-                for place, column in enumerate(schema.columns)
-                if column.type in (None, ColumnType.SYMBOL)
-            ]
-        used = self._database.placement.codes(
-            {key: places for key, places in columns.items() if places != []}
-        )
+        used = self._used_codes(program)
         self._seen_codes = len(symbols)
         if used is not None:
             for result in list(self._results):
@@ -175,6 +170,19 @@ class Writer:
             self._results.clear()
             self._forgotten.append(symbols.keep(used, texts_of(program.circuit)))
         self._seen_symbols = symbols.held
+
+    def _used_codes(self, program: Program) -> Codes | None:
+        """The codes in all columns that may hold symbols; None if looking would cost too much."""
+        columns: dict[str, Sequence[int] | None] = dict.fromkeys(program.circuit.arities)
+        for name, schema in program.schemas.items():
+            columns[program.key(name)] = [
+                place
+                for place, column in enumerate(schema.columns)
+                if column.type in (None, ColumnType.SYMBOL)
+            ]
+        return self._database.placement.codes(
+            {key: places for key, places in columns.items() if places != []}
+        )
 
     def _one(self, transaction: Transaction) -> EpochResult:
         start = time.perf_counter()
@@ -344,6 +352,7 @@ class Writer:
         database.placement.commit()
         database.places.end(committed=True)
         database.program, database.epoch = program, state.epoch
+        self._take_back_symbols(len(state.symbols))
         weights = (int(weights.max()) for _, weights in state.facts.values() if len(weights))
         database.heaviest = max(weights, default=0)
 
@@ -382,10 +391,29 @@ class Writer:
                 raise CheckpointUnusable(f"it cannot be brought to epoch {state.epoch}: {error}") from error
             placement.commit()
         check_counts(placement, program, state)
-        database.symbols.truncate(len(state.symbols))
         database.program, database.epoch = program, state.epoch
+        self._take_back_symbols(len(state.symbols))
+        self._seen_codes, self._seen_symbols = checkpoint.looked
         added = max((int(weights.max()) for _, weights in facts.values()), default=0)
         database.heaviest = checkpoint.heaviest + max(added, 0)
+
+    def _take_back_symbols(self, published: int) -> None:
+        """After a recovery: take back the codes of strings that the evaluation has met on its way, and that were
+        forgotten before, so that the next symbol gets the first code that is not published. If that cannot be, the
+        next epoch publishes these strings too.
+        """
+        symbols = self._database.symbols
+        if len(symbols) > published:
+            used = self._used_codes(self._database.program)
+            if used is not None and not (used >= published).any():
+                symbols.truncate(published)
+            else:
+                self._unpublished = published
+
+    def checkpoint(self, incarnation: str, versions: Mapping[str, str]) -> Checkpoint | None:
+        """See `Reasoner.checkpoint`."""
+        looked = self._seen_codes, self._seen_symbols
+        return checkpoint_of(self._database, incarnation, versions, looked)
 
     def _unlimited(self) -> Budget:
         """What was committed before is limited by nothing but a request to end."""
@@ -395,6 +423,7 @@ class Writer:
         """The record of the executed epoch."""
         changes, changed = self._named(program, executed)
         policy, _ = self._evaluation
+        first = mark if self._unpublished is None else self._unpublished
         why = reason(policy, executed.switched, executed.rebuilt).replace(PRIME, "")
         return EpochRecord(
             epoch=self._database.epoch + 1,
@@ -403,8 +432,8 @@ class Writer:
             schemas=program.schemas,
             changed_schemas=changed,
             declarations=program.declaration_text,
-            first_symbol=mark,
-            symbols=self._database.symbols.since(mark),
+            first_symbol=first,
+            symbols=self._database.symbols.since(first),
             strategy="bootstrap" if executed.switched or policy.strategy == "bootstrap" else "update",
             placement=self._database.placement.name,
             derivations=executed.derivations,
@@ -438,6 +467,7 @@ class Writer:
         database = self._database
         database.placement.commit()
         self._forgotten.clear()
+        self._unpublished = None
         database.program, database.epoch = program, record.epoch
         weights = (change.asserted for change in record.relations.values() if len(change.asserted))
         database.heaviest = max(database.heaviest, *(int(asserted.max()) for asserted in weights), 0)

@@ -191,6 +191,7 @@ def _encode(checkpoint: Checkpoint, described: Sequence[dict[str, Any]]) -> byte
             "keys": dict(checkpoint.keys),
             "versions": dict(checkpoint.versions),
             "symbols": checkpoint.symbols,
+            "looked": checkpoint.looked,
             "heaviest": checkpoint.heaviest,
             "circuit": checkpoint.circuit,
             "parts": checkpoint.parts.about,
@@ -203,6 +204,7 @@ def _decode(parsed: dict[str, Any], arrays: Sequence[Array]) -> Checkpoint:
     try:
         program = StoredProgram.decode(parsed["program"].encode())
         count, digest = parsed["symbols"]
+        codes, strings = parsed["looked"]
         return Checkpoint(
             parsed["layout"],
             parsed["incarnation"],
@@ -214,6 +216,7 @@ def _decode(parsed: dict[str, Any], arrays: Sequence[Array]) -> Checkpoint:
             parsed["keys"],
             parsed["versions"],
             (count, digest),
+            (codes, strings),
             parsed["heaviest"],
             parsed["circuit"],
             ResidentParts(parsed["parts"], arrays),
