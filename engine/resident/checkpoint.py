@@ -92,10 +92,11 @@ def take_up(state: Arrangements, parts: ResidentParts) -> None:
     state.resized(state.relations)
     stratum_of = state.circuit.stratum_of
     for names, *cost in parts.about["costs"]:
-        # The order of a stratum's relations depends on how the circuit came about.
+        # The order of a stratum's relations depends on how the circuit came about; one that nothing mentions any more
+        # is not in the new one.
         stratum = stratum_of.get(names[0])
         if stratum is None or set(stratum.relations) != set(names):
-            raise CheckpointUnusable("its strata are not those of its rules")
+            continue
         derivations, pushed, held, now, heights, sums = cost
         state.costs[stratum.relations] = BootstrapCost(
             derivations, pushed, held, now, tuple(heights), tuple(sums)

@@ -108,6 +108,10 @@ class Checkpoints:
         self._ahead = pool.submit(read_checkpoint, self._path)
         pool.shutdown(wait=False)
 
+    def drop_ahead(self) -> None:
+        """Another engine is the writer, perhaps for long: what was read would grow old, and take memory."""
+        self._ahead = None
+
     def taken_up(self, state: SavedState, make: Callable[[Checkpoint], R]) -> R | None:
         """What `make` makes of the checkpoint, brought to `state`; None if everything is to be derived anew.
 

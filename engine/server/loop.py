@@ -186,6 +186,8 @@ class Engine:
                 if wait is not None and time.monotonic() - began >= wait:
                     raise
                 message = f"{error.message}; waiting"
+                if self._checkpoints is not None:
+                    self._checkpoints.drop_ahead()
             except StorageUnavailableError as error:
                 message = f"{error.message}; trying again"
             if message != told:
