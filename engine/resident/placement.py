@@ -106,7 +106,7 @@ class ResidentPlacement:
             relation = self._state.relations.get(name)
             if relation is not None and relation.live:
                 rows = relation.arrays.rows[relation.all_rows()]
-                found += (np.unique(rows[:, column]) for column in wanted or range(relation.arity))
+                found += (_distinct(rows[:, column]) for column in wanted or range(relation.arity))
         return np.unique(np.concatenate(found))
 
     def state(self) -> dict[str, Any]:
@@ -154,6 +154,18 @@ class ResidentPlacement:
     def check_invariants(self) -> None:
         for relation in self._state.relations.values():
             check_relation(relation)
+
+
+def _distinct(codes: Codes) -> Codes:
+    """The distinct codes of a column. Where they lie closely together, as those of symbols do, none are sorted: ten
+    million take a tenth of a second, and not one and a half.
+    """
+    low, high = int(codes.min()), int(codes.max())
+    if high - low > 4 * len(codes):
+        return np.unique(codes)
+    seen = np.zeros(high - low + 1, np.bool_)
+    seen[codes - low] = True
+    return np.flatnonzero(seen) + low
 
 
 def _in_domain(
