@@ -102,11 +102,9 @@ def measure(served: Served, nodes: int, runs: int) -> list[Figure]:
             own.append(
                 [float(found) for found in re.findall(r"(?:recovered in|, in|\() ?([\d.]+) s", said)[:3]]
             )
-        what = f"{name}, killed {further} epochs after the checkpoint or more"
+        what = f"{name}, {further or 'few'} epochs and more after the checkpoint"
         figures.append(figure(f"{what}: a write is acknowledged", seconds, "s", TARGET))
-        for place, part in enumerate(
-            ("taking up the checkpoint", "of that, waiting for the file", "recovery")
-        ):
+        for place, part in enumerate(("taking it up", "of that, waiting for the file", "recovery in all")):
             figures.append(figure(f"{what}: {part}", [parts[place] for parts in own], "s"))
     served.checkpoint.unlink()
     seconds_without, said = served.killed()
@@ -124,7 +122,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--data-dir", type=Path, help="where the data lies meanwhile (default: temporary)")
     parser.add_argument("--nodes", type=int, default=100_000)
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
     figures: list[Figure] = []
     # As an installed package: its modules are not compiled at every start.

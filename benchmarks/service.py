@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.engine import DATA, RDFS, Array
 from benchmarks.report import Figure, figure, show
-from service.cli.serve import Settings, run
+from service.cli.serve import Deployment, run
 
 SINGLE = 300
 CLIENTS = 8
@@ -154,7 +154,7 @@ def main() -> None:
         return False
 
     with tempfile.TemporaryDirectory() as folder:
-        run(Settings(options.data_dir or Path(folder), port=0), told)
+        run(Deployment(options.data_dir or Path(folder), port=0), told)
     show("Service", figures, options.json)
 
 
