@@ -144,6 +144,9 @@ class Checkpoints:
         further = f", brought to epoch {state.epoch}" if state.epoch > checkpoint.epoch else ""
         self.how = f"from the checkpoint of epoch {checkpoint.epoch}{further}"
         self._kept, self._since = checkpoint.epoch, 0.0
+        if further:
+            # What was evaluated now would have to be done again; but not in the first minute, when clients come back.
+            self._since, self._not_before = float("inf"), time.monotonic() + self._when.seconds
         logger.info("%s, in %.3f s (%.3f s for reading)", self.how, time.monotonic() - began, read)
         return made
 
@@ -186,11 +189,14 @@ class Checkpoints:
 
     def stop(self, reasoner: Keepable, epoch: int, incarnation: str, versions: Versions) -> None:
         """The engine stops: write if anything has changed and that takes only a moment."""
+        end = time.monotonic() + _STOP_SECONDS
+        if self._child is not None:
+            self._attend(self._child, _STOP_SECONDS)
         moment = reasoner.memory() < _STOP_SECONDS * self._rate
         kept = self._kept is not None or reasoner.effort() >= self._when.least
         if self._child is None and epoch != self._kept and self._since and moment and kept:
             self._begin(reasoner, epoch, incarnation, versions)
-        self.close(_STOP_SECONDS)
+        self.close(max(0.0, end - time.monotonic()))
 
     def close(self, seconds: float = 0.0) -> None:
         """Wait so long for what is being written, and give it up if it has not ended then."""
