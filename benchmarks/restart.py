@@ -116,6 +116,8 @@ def measure(served: Served, nodes: int, runs: int) -> list[Figure]:
         figures.append(figure(f"{what}: processor time of the engine until then", processor, "s"))
         for place, part in enumerate(("taking it up", "of that, waiting for the file", "recovery in all")):
             figures.append(figure(f"{what}: {part}", [parts[place] for parts in own], "s"))
+        rest = [whole - parts[-1] for whole, parts in zip(seconds, own, strict=True)]
+        figures.append(figure(f"{what}: process, imports, kernels, the write", rest, "s"))
     served.checkpoint.unlink()
     seconds_without, said = served.killed()
     assert "derived anew" in said or "deriving anew" in said, said

@@ -7,9 +7,9 @@ anew. No failure to write stops the engine.
 
 The file is written by a child process that is forked between two epochs: it has the state as it was at that moment, and
 the engine goes on with the next epoch at once. For 10 million tuples (0.9 GB) the fork takes 5 ms, where a copy of the
-arrays would stop the engine for 0.3 s and always take as much memory again; with a fork the memory grows only by what
-the epochs change meanwhile. The child touches nothing but these arrays and its file: no lock of another thread, no
-connection, no compiled kernel. It ends with its parent (Linux), and what it has not completed is never used.
+arrays would stop the engine for about a second and always take as much memory again; with a fork the memory grows only
+by what the epochs change meanwhile. The child touches nothing but these arrays and its file: no lock of another thread,
+no connection, no compiled kernel. It ends with its parent (Linux), and what it has not completed is never used.
 
 When it is written: when what was evaluated since the last checkpoint, which would have to be done again, is at least a
 `fraction` of what it would take to derive everything, but not more often than every `seconds` and not so often that
@@ -39,7 +39,7 @@ from engine.database.checkpoint import Checkpoint
 from engine.database.epoch import EpochRecord
 from engine.database.saved import SavedState
 from engine.errors import ZedlogError
-from engine.resident.checkpoint import CheckpointUnusable
+from engine.resident.checkpoint import CheckpointUnusable, layout
 from engine.storage.checkpoint_file import read_checkpoint, remove_partial, write_checkpoint
 
 R = TypeVar("R")
@@ -128,7 +128,7 @@ class Checkpoints:
             made = make(checkpoint)
         except CheckpointUnusable as why:
             self.how = f"derived anew, because the checkpoint is not used: {why}"
-            level = logging.WARNING if self._path.exists() else logging.INFO
+            level = logging.WARNING if os.path.exists(self._path) else logging.INFO
             logger.log(level, "%s: the checkpoint is not used: %s; deriving anew", self._path, why)
             return None
         except ZedlogError:
@@ -158,12 +158,13 @@ class Checkpoints:
             CheckpointUnusable: it has ended the process before.
         """
         try:
-            ended = int(self._trying.read_text() or 0) if self._trying.exists() else 0
+            ended = int(self._trying.read_text())
         except (OSError, ValueError):
-            ended = _MOST_ENDS
+            # Most often because there is no such file.
+            ended = 0
         if ended >= _MOST_ENDS:
             raise CheckpointUnusable(f"the engine's process ended {ended} times while it took it up")
-        if self._path.exists():
+        if os.path.exists(self._path):
             with contextlib.suppress(OSError):
                 self._trying.write_text(str(ended + 1))
 
@@ -184,7 +185,8 @@ class Checkpoints:
         if epoch == self._kept or now < self._not_before or not self._since:
             return
         self._not_before = now + _LOOK_SECONDS
-        if self._is_worth_it(reasoner):
+        effort = reasoner.effort()
+        if self._is_kept(effort) and self._since >= self._when.fraction * effort:
             self._begin(reasoner, epoch, incarnation, versions)
 
     def stop(self, reasoner: Keepable, epoch: int, incarnation: str, versions: Versions) -> None:
@@ -192,9 +194,8 @@ class Checkpoints:
         end = time.monotonic() + _STOP_SECONDS
         if self._child is not None:
             self._attend(self._child, _STOP_SECONDS)
-        moment = reasoner.memory() < _STOP_SECONDS * self._rate
-        kept = self._kept is not None or reasoner.effort() >= self._when.least
-        if self._child is None and epoch != self._kept and self._since and moment and kept:
+        changed = self._child is None and epoch != self._kept and self._since > 0
+        if changed and self._is_kept(reasoner.effort()) and reasoner.memory() < _STOP_SECONDS * self._rate:
             self._begin(reasoner, epoch, incarnation, versions)
         self.close(max(0.0, end - time.monotonic()))
 
@@ -205,17 +206,17 @@ class Checkpoints:
             self._child = None
             remove_partial(self._path)
 
-    def _is_worth_it(self, reasoner: Keepable) -> bool:
-        effort = reasoner.effort()
-        if not effort or (self._kept is None and effort < self._when.least):
-            return False
-        return self._since >= self._when.fraction * effort
+    def _is_kept(self, effort: float) -> bool:
+        """Whether a state that takes this effort is kept at all; one on Spark takes none."""
+        return effort > 0 and (self._kept is not None or effort >= self._when.least)
 
     def _begin(self, reasoner: Keepable, epoch: int, incarnation: str, versions: Versions) -> None:
         def work() -> int:
             checkpoint = reasoner.checkpoint(incarnation, versions())
             return 0 if checkpoint is None else write_checkpoint(self._path, checkpoint)
 
+        # Computed once: the child finds it.
+        layout()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             remove_partial(self._path)

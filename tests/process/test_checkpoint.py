@@ -10,10 +10,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import redis
 
@@ -31,6 +33,7 @@ from tests.process.keeping import ALWAYS
 from tests.process.running import Database, EngineThread, facts
 from tests.process.test_process import ROOT, first_line
 from tests.waiting import until
+from zedlog import Reasoner
 
 CLOSURE = Transaction(
     rules=(
@@ -45,7 +48,8 @@ Damage = Callable[[Path, redis.Redis, Keys], None]
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(module, "_SHARE_OF_TIME", 0)
-    # On a busy machine a moment may be long.
+    # On a busy machine a moment may be long, and a low priority means never.
+    monkeypatch.setattr(os, "nice", lambda increment: 0)
     monkeypatch.setattr(module, "_STOP_SECONDS", 60.0)
 
 
@@ -303,6 +307,24 @@ def test_counts_that_differ_from_the_snapshot_are_noticed(
             check(db)
 
 
+def test_a_folder_that_cannot_be_looked_into_does_not_stop_the_engine(
+    server: EmbeddedServer, database: str, tmp_path: Path
+) -> None:
+    """Not even the superuser, as whom tests may run, can look into a file, or at a name that is too long."""
+    file = tmp_path / "file"
+    file.touch()
+    with Database(server.url, database) as db:
+        for folder, why in (
+            (file / "below", "Not a directory"),
+            (tmp_path / ("x" * 300), "File name too long"),
+        ):
+            with engine(server, database, folder):
+                expected = f"it cannot be read: {why}"
+                assert recovered(db) == f"derived anew, because the checkpoint is not used: {expected}"
+                db.apply(edges(("a", "b")))
+        assert db.facts("edge") == {("a", "b"): 2}
+
+
 def test_a_folder_that_cannot_be_written_is_reported_once(
     server: EmbeddedServer, database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -384,6 +406,74 @@ def test_faults_kill_9_at_any_moment(server: EmbeddedServer, database: str, tmp_
             check(db)
         assert said[0] == "derived anew, because the checkpoint is not used: there is none"
         assert all(str(one).startswith("from the checkpoint of epoch") for one in said[1:]), said
+
+
+class Held:
+    """A small reasoner that says what it would take to derive its state."""
+
+    def __init__(self, effort: float) -> None:
+        self.reasoner = Reasoner("resident")
+        self.record = self.reasoner.apply(facts={"p": [((1,), 1)]}).record
+        self._effort = effort
+        self.bytes = 1
+
+    def checkpoint(self, incarnation: str = "", versions: Any = None) -> Checkpoint | None:
+        return self.reasoner.checkpoint(incarnation, versions)
+
+    def effort(self) -> float:
+        return self._effort
+
+    def memory(self) -> int:
+        return self.bytes
+
+
+def considered(kept: Checkpoints, held: Held, epoch: int, derivations: int) -> bool:
+    """Whether a checkpoint is written after an epoch with so many derivations."""
+    kept.evaluated(replace(held.record, derivations=derivations, relations={}))
+    kept.consider(held, epoch, "", dict)
+    if kept._child is None:
+        return False
+    kept.close(60)
+    assert written(kept, epoch)
+    return True
+
+
+def test_a_checkpoint_is_written_when_enough_has_changed(tmp_path: Path) -> None:
+    kept, held = Checkpoints(tmp_path, "d", When(0.0, 0.5, 100.0)), Held(1000.0)
+    kept.consider(held, 1, "", dict)
+    assert kept._child is None
+    assert [considered(kept, held, *each) for each in ((1, 400), (2, 99), (3, 1), (4, 499))] == [
+        False,
+        False,
+        True,
+        False,
+    ]
+    # Symbols that were forgotten make it useless.
+    held.record = replace(held.record, forgotten=np.zeros(1, np.int64))
+    assert considered(kept, held, 5, 0)
+
+
+def test_a_state_that_takes_little_or_is_on_spark_has_no_checkpoint(tmp_path: Path) -> None:
+    for effort in (99.0, 0.0):
+        kept, held = Checkpoints(tmp_path, "d", When(0.0, 0.5, 100.0)), Held(effort)
+        assert not considered(kept, held, 1, 1000)
+        kept.stop(held, 2, "", dict)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_state_that_is_large_is_not_written_at_the_end(tmp_path: Path) -> None:
+    for bytes_, files in ((1 << 50, 0), (1 << 10, 1)):
+        kept, held = Checkpoints(tmp_path, "d", When()), Held(1e9)
+        held.bytes = bytes_
+        kept.evaluated(held.record)
+        kept.stop(held, 1, "", dict)
+        assert len(list(tmp_path.iterdir())) == files
+
+
+def test_no_sooner_than_it_may(tmp_path: Path) -> None:
+    kept, held = Checkpoints(tmp_path, "d", When(1000.0, 0.0, 0.0)), Held(10.0)
+    assert considered(kept, held, 1, 10)
+    assert not considered(kept, held, 2, 10)
 
 
 def test_where_checkpoints_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
