@@ -196,7 +196,9 @@ def _encode(checkpoint: Checkpoint, described: Sequence[dict[str, Any]]) -> byte
             "circuit": checkpoint.circuit,
             "parts": checkpoint.parts.about,
             "arrays": described,
-        }
+        },
+        # Counters may be numbers of numpy.
+        option=orjson.OPT_SERIALIZE_NUMPY,
     )
 
 
