@@ -349,13 +349,15 @@ class Health(BaseModel):
 
 
 class Readiness(Activity):
-    """Redis can be reached and an engine serves the database."""
+    """Redis can be reached and an engine serves the database. `recovered` says how the engine got its state when it
+    started: from a checkpoint, or derived anew and why; null if it keeps no checkpoints."""
 
     status: Literal["ready"]
     database: str
     engine: str
     epoch: int
     lag: int
+    recovered: str | None
 
 
 class ProblemType(BaseModel):

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -34,10 +35,12 @@ def free_port() -> int:
 
 
 class LiveSystem:
-    """`with LiveSystem(folder) as live:` runs all three parts; `live.url` is the service."""
+    """`with LiveSystem(folder) as live:` runs all three parts; `live.url` is the service. engine: the module that is
+    the engine process, and further arguments."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, engine: Sequence[str] = ("engine.server",)) -> None:
         self.folder = folder
+        self._engine = engine
         self._server = EmbeddedServer(folder / "data")
         self._processes: dict[Part, subprocess.Popen[bytes]] = {}
         self._port = free_port()
@@ -69,7 +72,7 @@ class LiveSystem:
         if part == "server":
             self._server.start()
         elif part == "engine":
-            self._spawn(part, "engine.server", "--redis-url", self._server.url, "--database", "test")
+            self._spawn(part, *self._engine, "--redis-url", self._server.url, "--database", "test")
         else:
             listen = ("--host", "127.0.0.1", "--port", str(self._port), "--log-level", "warning")
             self._spawn(part, "uvicorn", "--factory", "service.app:create_app", *listen)

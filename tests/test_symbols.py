@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -78,3 +80,39 @@ def test_what_is_refused_forgets_nothing_that_is_used() -> None:
     assert r.facts("p") == [("29",)]
     r.apply(facts={"p": [((f"{i}",), 1) for i in range(29)]})
     assert sorted(r.facts("p")) == sorted((f"{i}",) for i in range(30))
+
+
+def test_after_a_restart_the_next_symbol_follows_the_published_ones() -> None:
+    """A rule meets strings that no tuple holds; once they are forgotten, a restart meets them again."""
+    r = Reasoner("resident")
+    r.apply(
+        facts={"p": [((f"stays {i}",), 1) for i in range(5)]},
+        rules=[('q(x) :- p(x), y = cat(x, "!"), y != "other".', 1)],
+    )
+    for i in range(3):
+        facts = [((f"new {i} {j}",), 1) for j in range(40)]
+        r.apply(facts={"p": facts})
+        r.apply(facts={"p": [(row, -1) for row, _ in facts]})
+    state, checkpoint = r.export(), r.checkpoint()
+    assert None in state.symbols
+    assert "stays 1!" not in state.symbols
+    assert checkpoint is not None
+    for other in (Reasoner.restore(state), Reasoner.resume(checkpoint, state)):
+        assert other.export().symbols == state.symbols
+        record = other.apply(facts={"p": [(("another",), 1)]}).record
+        assert record.first_symbol == len(state.symbols)
+        assert "another" in record.symbols
+        assert other.count("q") == 6
+
+
+def test_after_a_restart_what_a_new_version_holds_is_published_with_the_next_epoch() -> None:
+    """Where the evaluation holds a string that the published state did not have."""
+    r = Reasoner("resident")
+    r.apply(facts={"p": [(("a",), 1)]}, rules=[('q(x, cat(x, "!")) :- p(x).', 1)])
+    state = r.export()
+    assert "a!" in state.symbols
+    known = [text for text in state.symbols if text != "a!"]
+    other = Reasoner.restore(replace(state, symbols=known))
+    record = other.apply(facts={"p": [(("b",), 1)]}).record
+    assert (record.first_symbol, set(record.symbols)) == (len(known), {"a!", "b", "b!"})
+    assert other.apply(facts={"p": [(("c",), 1)]}).record.first_symbol == len(other.database.symbols) - 2

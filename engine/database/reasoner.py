@@ -28,6 +28,7 @@ from engine.data.transaction import (
     rule_changes,
 )
 from engine.data.values import Encoder, Tuple, Value, decode, encode_value, fitted, plain_value
+from engine.database.checkpoint import Checkpoint
 from engine.database.database import Database
 from engine.database.epoch import EpochResult, RuleInfo
 from engine.database.home import Placements
@@ -45,6 +46,7 @@ from engine.language.schema import Schema
 from engine.maintenance.memory import default_memory_budget
 from engine.maintenance.placement import Budget
 from engine.maintenance.policy import SWITCH, Policy
+from engine.resident.placement import ResidentPlacement
 
 if TYPE_CHECKING:
     from engine.spark.session.session import SparkOptions, SparkSource
@@ -273,11 +275,14 @@ class Reasoner:
     def export(self) -> SavedState:
         """What a new process needs to go on from here."""
         database, program = self.database, self.database.program
-        facts = {}
+        facts, counts = {}, {}
         for relation in program.schemas:
             codes, weights = database.placement.tuples(program.key(relation), {}, "asserted")
             if len(codes):
                 facts[relation] = codes, weights
+            tuples = database.placement.count(program.key(relation), "all")
+            if tuples or len(codes):
+                counts[relation] = tuples, len(codes)
         return SavedState(
             epoch=database.epoch,
             symbols=database.symbols.all(),
@@ -285,7 +290,48 @@ class Reasoner:
             schemas=dict(program.schemas),
             rules=program.rule_infos,
             declarations=program.declaration_text,
+            counts=counts,
         )
+
+    def checkpoint(
+        self, incarnation: str = "", versions: Mapping[str, str] | None = None
+    ) -> Checkpoint | None:
+        """The state with all that is derived, for `resume`; None if it is on Spark. Its arrays are the reasoner's own:
+        the next epoch changes them.
+
+        incarnation, versions: of the snapshot of the same epoch, as in `SavedState`.
+        """
+        return self._writer.checkpoint(incarnation, versions or {})
+
+    def effort(self) -> float:
+        """About how many tuples and derivations it takes to derive the state anew; 0 if it is on Spark."""
+        placement = self.database.placement
+        return placement.effort() if isinstance(placement, ResidentPlacement) else 0.0
+
+    @classmethod
+    def resume(
+        cls,
+        checkpoint: Checkpoint,
+        state: SavedState,
+        placement: str = "auto",
+        budget: Budget | None = None,
+        threads: int | None = None,
+        spark: SparkOptions | SparkSource | None = None,
+        switch: float | Policy = SWITCH,
+    ) -> Reasoner:
+        """As `restore`, but from a checkpoint of this database, whose arrays it takes over; only what the checkpoint
+        lacks of `state` is evaluated.
+
+        Raises:
+            CheckpointUnusable: it does not fit; `restore` does without.
+        """
+        reasoner = cls(placement, budget, threads, spark, switch)
+        try:
+            reasoner._writer.resume(checkpoint, state)
+        except BaseException:
+            reasoner.close()
+            raise
+        return reasoner
 
     @classmethod
     def restore(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.data.codes import Codes
 from engine.database.epoch import RuleInfo
@@ -13,7 +13,11 @@ from engine.language.schema import Schema
 @dataclass(frozen=True, slots=True)
 class SavedState:
     """A database after the epoch `epoch`. symbols: by their codes, None for one that is forgotten. facts: for each
-    relation that holds some (codes int64[n, arity], weights int64[n])."""
+    relation that holds some (codes int64[n, arity], weights int64[n]); they may be read when asked for.
+
+    counts: the numbers of tuples and of facts of each relation that has any. incarnation: of the database. versions:
+    names of what the snapshot holds of each relation; equal names mean equal contents.
+    """
 
     epoch: int
     symbols: Sequence[str | None]
@@ -21,3 +25,6 @@ class SavedState:
     schemas: Mapping[str, Schema]
     rules: Sequence[RuleInfo]
     declarations: str
+    counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    incarnation: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)

@@ -19,9 +19,20 @@ import numpy.typing as npt
 
 from engine.circuit.circuit import Circuit, texts_of
 from engine.circuit.naming import PRIME, name_of, named
+from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
-from engine.data.transaction import PlacementName, RuleChange, Transaction
+from engine.data.transaction import PlacementName, Transaction
 from engine.data.values import Encoder, decode
+from engine.database.checkpoint import (
+    Checkpoint,
+    check_counts,
+    check_history,
+    checkpoint_of,
+    checkpoint_program,
+    fact_changes,
+    program_after,
+    restored_program,
+)
 from engine.database.constraints import check_constraints, constraints_of
 from engine.database.database import Database
 from engine.database.epoch import NOTHING_FORGOTTEN, Changes, EpochRecord, EpochResult, changed_name, replaced
@@ -42,6 +53,8 @@ from engine.language.schema import ColumnType, Schema
 from engine.maintenance.change import RelationChange
 from engine.maintenance.placement import Budget, Executed, FactDelta
 from engine.maintenance.policy import Policy, reason
+from engine.resident.checkpoint import CheckpointUnusable
+from engine.resident.placement import ResidentPlacement
 
 T = TypeVar("T")
 
@@ -72,6 +85,8 @@ class Writer:
         # Symbols: how many codes there were, and strings, when they were looked at last; what was forgotten since the
         # last epoch; and the results whose changes are not decoded yet.
         self._seen_codes = self._seen_symbols = 0
+        # The first code that is not published; None: nothing but the epoch's own symbols is new.
+        self._unpublished: int | None = None
         self._forgotten: list[npt.NDArray[np.int64]] = []
         self._results: WeakSet[EpochResult] = WeakSet()
 
@@ -146,16 +161,7 @@ class Writer:
         if len(symbols) - self._seen_codes <= max(_FEW_SYMBOLS, self._seen_symbols):
             return
         program = self._database.program
-        columns: dict[str, Sequence[int] | None] = dict.fromkeys(program.circuit.arities)
-        for name, schema in program.schemas.items():
-            columns[program.key(name)] = [
-                place
-                for place, column in enumerate(schema.columns)
-                if column.type in (None, ColumnType.SYMBOL)
-            ]
-        used = self._database.placement.codes(
-            {key: places for key, places in columns.items() if places != []}
-        )
+        used = self._used_codes(program)
         self._seen_codes = len(symbols)
         if used is not None:
             for result in list(self._results):
@@ -164,6 +170,19 @@ class Writer:
             self._results.clear()
             self._forgotten.append(symbols.keep(used, texts_of(program.circuit)))
         self._seen_symbols = symbols.held
+
+    def _used_codes(self, program: Program) -> Codes | None:
+        """The codes in all columns that may hold symbols; None if looking would cost too much."""
+        columns: dict[str, Sequence[int] | None] = dict.fromkeys(program.circuit.arities)
+        for name, schema in program.schemas.items():
+            columns[program.key(name)] = [
+                place
+                for place, column in enumerate(schema.columns)
+                if column.type in (None, ColumnType.SYMBOL)
+            ]
+        return self._database.placement.codes(
+            {key: places for key, places in columns.items() if places != []}
+        )
 
     def _one(self, transaction: Transaction) -> EpochResult:
         start = time.perf_counter()
@@ -320,16 +339,9 @@ class Writer:
         database, given = self._database, self.budget
         database.symbols = SymbolTable(state.symbols)
         held = {name: state.schemas[name] for name in state.facts}
-        program = (
-            Program(schemas=held, stored=held)
-            .changed(
-                [RuleChange(rule.canonical, rule.weight) for rule in state.rules], state.declarations, "zset"
-            )
-            .with_infos(state.rules)
-            .inferred_anew(state.schemas)
-            .compiled(lambda _: False)
-        )
-        unlimited = Budget(height=None, cancelled=given.cancelled, entered=given.entered)
+        program = restored_program(state.rules, state.declarations, state.schemas, held)
+        program = program.compiled(lambda _: False)
+        unlimited = self._unlimited()
         memory = given.memory if database.places.wanted == "auto" else None
         try:
             self._evaluate(program, state.facts, replace(unlimited, memory=memory))
@@ -340,13 +352,78 @@ class Writer:
         database.placement.commit()
         database.places.end(committed=True)
         database.program, database.epoch = program, state.epoch
+        self._take_back_symbols(len(state.symbols))
         weights = (int(weights.max()) for _, weights in state.facts.values() if len(weights))
         database.heaviest = max(weights, default=0)
+
+    def resume(self, checkpoint: Checkpoint, state: SavedState) -> None:
+        """In the first epoch, hold what a checkpoint has, and bring it to the state that was committed.
+
+        Raises:
+            CheckpointUnusable: it does not fit, or takes more than is allowed here; this writer must not be used any
+                more.
+            EvaluationCancelledError: told to stop.
+        """
+        database = self._database
+        placement = database.placement
+        if not isinstance(placement, ResidentPlacement):
+            raise CheckpointUnusable(
+                "the state is to be on Spark, and a checkpoint is for the engine process"
+            )
+        check_history(checkpoint, state)
+        before = checkpoint_program(checkpoint)
+        database.symbols = SymbolTable(state.symbols)
+        encode = Encoder(database.symbols)
+        placement.resume(before.circuit, checkpoint.parts, encode)
+        held = {name: state.schemas[name] for name in state.facts}
+        program = program_after(before, state, held).compiled(placement.holds)
+        facts = fact_changes(placement, before, program, checkpoint, state)
+        memory = self.budget.memory if database.places.wanted == "auto" else None
+        if memory is not None and placement.memory() + database.symbols.nbytes > memory:
+            raise CheckpointUnusable("the state does not fit into the memory budget")
+        if facts or program is not before:
+            budget = replace(self._unlimited(), memory=memory)
+            try:
+                placement.execute(program.circuit, facts, encode, budget, self._policy)
+            except EvaluationCancelledError:
+                raise
+            except ZedlogError as error:
+                raise CheckpointUnusable(f"it cannot be brought to epoch {state.epoch}: {error}") from error
+            placement.commit()
+        check_counts(placement, program, state)
+        database.program, database.epoch = program, state.epoch
+        self._take_back_symbols(len(state.symbols))
+        self._seen_codes, self._seen_symbols = checkpoint.looked
+        added = max((int(weights.max()) for _, weights in facts.values()), default=0)
+        database.heaviest = checkpoint.heaviest + max(added, 0)
+
+    def _take_back_symbols(self, published: int) -> None:
+        """After a recovery: take back the codes of strings that the evaluation has met on its way, and that were
+        forgotten before, so that the next symbol gets the first code that is not published. If that cannot be, the
+        next epoch publishes these strings too.
+        """
+        symbols = self._database.symbols
+        if len(symbols) > published:
+            used = self._used_codes(self._database.program)
+            if used is not None and not (used >= published).any():
+                symbols.truncate(published)
+            else:
+                self._unpublished = published
+
+    def checkpoint(self, incarnation: str, versions: Mapping[str, str]) -> Checkpoint | None:
+        """See `Reasoner.checkpoint`."""
+        looked = self._seen_codes, self._seen_symbols
+        return checkpoint_of(self._database, incarnation, versions, looked)
+
+    def _unlimited(self) -> Budget:
+        """What was committed before is limited by nothing but a request to end."""
+        return Budget(height=None, cancelled=self.budget.cancelled, entered=self.budget.entered)
 
     def _record(self, program: Program, executed: Executed, mark: int, start: float) -> EpochRecord:
         """The record of the executed epoch."""
         changes, changed = self._named(program, executed)
         policy, _ = self._evaluation
+        first = mark if self._unpublished is None else self._unpublished
         why = reason(policy, executed.switched, executed.rebuilt).replace(PRIME, "")
         return EpochRecord(
             epoch=self._database.epoch + 1,
@@ -355,8 +432,8 @@ class Writer:
             schemas=program.schemas,
             changed_schemas=changed,
             declarations=program.declaration_text,
-            first_symbol=mark,
-            symbols=self._database.symbols.since(mark),
+            first_symbol=first,
+            symbols=self._database.symbols.since(first),
             strategy="bootstrap" if executed.switched or policy.strategy == "bootstrap" else "update",
             placement=self._database.placement.name,
             derivations=executed.derivations,
@@ -390,6 +467,7 @@ class Writer:
         database = self._database
         database.placement.commit()
         self._forgotten.clear()
+        self._unpublished = None
         database.program, database.epoch = program, record.epoch
         weights = (change.asserted for change in record.relations.values() if len(change.asserted))
         database.heaviest = max(database.heaviest, *(int(asserted.max()) for asserted in weights), 0)

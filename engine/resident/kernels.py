@@ -175,6 +175,13 @@ def _log_once(text: str) -> None:
 
 
 @functools.cache
+def sources_digest() -> str:
+    """A digest of the sources that the kernels are compiled from."""
+    package = Path(__file__).parent
+    return hashlib.sha256(b"".join((package / f"{name}.py").read_bytes() for name in _SOURCES)).hexdigest()
+
+
+@functools.cache
 def _folder() -> Path | None:
     """The folder in which numba keeps the kernels, after removing those that were compiled from other sources than the
     present ones. None if numba cannot write to any folder, or does not compile at all (NUMBA_DISABLE_JIT).
@@ -186,9 +193,7 @@ def _folder() -> Path | None:
     if not hasattr(dispatcher, "stats"):
         return None
     folder = Path(dispatcher.stats.cache_path)
-    package = Path(__file__).parent
-    sources = b"".join((package / f"{name}.py").read_bytes() for name in _SOURCES)
-    digest, stamp = hashlib.sha256(sources).hexdigest(), folder / STAMP
+    digest, stamp = sources_digest(), folder / STAMP
     if not (stamp.exists() and stamp.read_text() == digest):
         for path in folder.glob("*.nb[ci]"):
             if path.name.partition(".")[0] in _SOURCES:

@@ -386,6 +386,29 @@ class Relation:
         self._groups, self._grouped = None, np.zeros(0, np.int8)
         self.indexes = {columns: Index(self.arity, columns, 16) for columns in self.indexes}
 
+    # ---- all arrays, for a checkpoint
+
+    @property
+    def groups(self) -> tuple[IndexArrays, I8] | None:
+        """The index of rows by group and which rows it has, where a fold in place has made it."""
+        return None if self._groups is None else (self._groups.arrays, self._grouped)
+
+    def resume(
+        self,
+        arrays: RelationArrays,
+        indexes: Mapping[tuple[int, ...], IndexArrays],
+        groups: tuple[IndexArrays, I8] | None,
+    ) -> None:
+        """Go on with the arrays of a relation that was like this one, instead of its own."""
+        self.arrays = arrays
+        self._marks = np.zeros(len(arrays.rows), np.int8)
+        for columns, of_index in indexes.items():
+            self.indexes[columns].arrays = of_index
+        if groups is not None:
+            assert self.fold is not None, "only a fold in place needs groups"
+            self._groups, self._grouped = Index(self.arity, self.fold.group, 16), groups[1]
+            self._groups.arrays = groups[0]
+
     # ---- state, for tests and checks
 
     def supports(self) -> tuple[I32, I32, I64]:

@@ -14,6 +14,7 @@ from engine.errors import InvalidRequestError
 from engine.maintenance.placement import Budget
 from engine.resident.kernels import Compiling, telling
 from engine.resident.warm import load_all
+from engine.server.checkpoints import Checkpoints
 from engine.server.loop import restore_reasoner, run_engine
 from engine.server.options import options, read_settings
 from engine.server.settings import EngineOptions, EngineSettings
@@ -50,6 +51,11 @@ def _run(settings: EngineSettings) -> int:
     spark = SparkSource(
         SparkOptions(settings.spark_master, settings.spark_partitions, settings.spark_checkpoint_dir)
     )
+    url, database = settings.redis_url, settings.database
+    checkpoints = None
+    if settings.checkpoints is not None and settings.placement != "spark":
+        checkpoints = Checkpoints(settings.checkpoints, database)
+        checkpoints.read_ahead()
     factory = partial(
         restore_reasoner,
         budget=Budget(
@@ -58,15 +64,15 @@ def _run(settings: EngineSettings) -> int:
         placement=settings.placement,
         switch=settings.switch,
         spark=spark,
+        checkpoints=checkpoints,
     )
     places = Places(settings.import_root, settings.export_root, None, settings.bulk_schemes)
-    url, database = settings.redis_url, settings.database
     jobs = JobRunner(url, database, JobOptions(settings.batches, places), spark)
     with telling(_log_compiling):
         # Before the engine says that it is ready, so that no transaction waits for them.
         load_all()
     try:
-        return run_engine(url, database, engine, factory, spark, jobs)
+        return run_engine(url, database, engine, factory, spark, jobs, checkpoints)
     finally:
         jobs.close()
 

@@ -22,10 +22,11 @@ ATTEND_SECONDS = 0.25
 
 class Heartbeat:
     """The lease of one engine, and its status. Make it, `start` it, tell it the state, `stop` it. `attend` is called
-    by its thread, every `ATTEND_SECONDS`."""
+    by its thread, every `ATTEND_SECONDS`. `recovered` says how the state came back, for the readers."""
 
     def __init__(self, redis_url: str, database: str, ttl: float) -> None:
         self.attend: Callable[[], None] = lambda: None
+        self.recovered = ""
         self._redis = connect(redis_url)
         self.lease = Lease(self._redis, database, ttl)
         self._interval = ttl / 4
@@ -99,6 +100,7 @@ class Heartbeat:
             "state": self._state,
             "epoch": str(self._epoch),
             "error": error,
+            "recovered": self.recovered,
             "heartbeat": repr(time.time()),
             "started": repr(self._started),
             "pid": str(os.getpid()),

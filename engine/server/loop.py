@@ -35,6 +35,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from engine.data.transaction import Transaction
+from engine.database.checkpoint import Checkpoint
 from engine.database.saved import SavedState
 from engine.errors import (
     BatchUnreadableError,
@@ -50,9 +51,10 @@ from engine.maintenance.placement import Budget
 from engine.maintenance.policy import SWITCH
 from engine.server.answers import answer
 from engine.server.attempts import Attempts
+from engine.server.checkpoints import Checkpoints, Keepable
 from engine.server.heartbeat import Heartbeat
 from engine.server.interruption import Interruption
-from engine.server.recovery import read_state
+from engine.server.recovery import read_state, versions_of
 from engine.server.settings import EngineOptions
 from engine.server.signals import heard_at_once
 from engine.storage.begun import place
@@ -80,7 +82,7 @@ _STOP_SECONDS = 1.2
 _KEPT_ENTRIES, _KEPT_BYTES = 1_000, 16 << 20
 
 
-class Committer(Protocol):
+class Committer(Keepable, Protocol):
     """What the engine needs of a reasoner."""
 
     def sharing(self, transactions: Sequence[Transaction], /) -> int: ...
@@ -105,8 +107,10 @@ class Engine:
         options: EngineOptions | None = None,
         on_ready: Callable[[int], None] | None = None,
         jobs: JobRunner | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self._jobs = jobs
+        self._checkpoints = checkpoints
         self._options = options or EngineOptions()
         self._database = database
         self._keys = Keys(database)
@@ -183,6 +187,8 @@ class Engine:
                 if wait is not None and time.monotonic() - began >= wait:
                     raise
                 message = f"{error.message}; waiting"
+                if self._checkpoints is not None:
+                    self._checkpoints.drop_ahead()
             except StorageUnavailableError as error:
                 message = f"{error.message}; trying again"
             if message != told:
@@ -211,6 +217,8 @@ class Engine:
                     entries = self._with_patience(lambda: self._next_entries(publisher))
                     if entries:
                         self._commit(entries, publisher, reasoner)
+                    self._keep_state(publisher, reasoner)
+            self._keep_state(publisher, reasoner, stopping=True)
         except EngineLeaseError as error:
             logger.warning("%s; starting again from Redis", error.message)
             self._stop.wait(_FIRST_DELAY)
@@ -219,9 +227,17 @@ class Engine:
         except _StoppedError:
             pass
         finally:
+            if self._checkpoints is not None:
+                self._checkpoints.close()
             gc.unfreeze()
             if reasoner is not None:
                 reasoner.close()
+
+    def _keep_state(self, publisher: Publisher, reasoner: Committer, stopping: bool = False) -> None:
+        """Write a checkpoint if it is time to; the state is the one that was published last."""
+        if self._checkpoints is not None:
+            act = self._checkpoints.stop if stopping else self._checkpoints.consider
+            act(reasoner, publisher.head.epoch, publisher.incarnation, lambda: versions_of(publisher))
 
     @contextmanager
     def _running_jobs(self) -> Iterator[None]:
@@ -252,6 +268,8 @@ class Engine:
             self._recovering = False
         self._kept.clear()
         self._kept_bytes = 0
+        if self._checkpoints is not None:
+            self._heartbeat.recovered = self._checkpoints.how
         logger.info("epoch %d recovered in %.3f s", publisher.head.epoch, time.monotonic() - began)
         return publisher, reasoner
 
@@ -365,6 +383,8 @@ class Engine:
         trim_before = self._keep(group)
         self._with_patience(lambda: publisher.publish(record, outcomes, ids[-1], trim_before))
         self._attempts.settled(ids)
+        if self._checkpoints is not None and record is not None:
+            self._checkpoints.evaluated(record)
         self._heartbeat.tell("running", publisher.head.epoch)
 
     def _lost(self, lost: SparkStateLostError, transaction: str) -> None:
@@ -501,6 +521,7 @@ def run_engine(
     reasoner_factory: ReasonerFactory | None = None,
     spark: SparkSource | None = None,
     jobs: JobRunner | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> int:
     """Serve a database until SIGTERM or SIGINT, in the main thread. Returns the exit status. `spark` is the process's
     one source of a Spark session, for the placement and for whatever else needs one; it is closed at the end.
@@ -512,7 +533,8 @@ def run_engine(
     def say_ready(epoch: int) -> None:
         print(f"engine ready: database {database} at epoch {epoch}", flush=True)
 
-    engine = Engine(redis_url, database, reasoner_factory or restore_reasoner, options, say_ready, jobs)
+    factory = reasoner_factory or restore_reasoner
+    engine = Engine(redis_url, database, factory, options, say_ready, jobs, checkpoints)
 
     def overdue() -> None:
         """Told to stop, and still in a kernel: the data in Redis is complete at any time, so the process may simply
@@ -550,14 +572,22 @@ def restore_reasoner(
     placement: str = "auto",
     switch: float = SWITCH,
     spark: SparkSource | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Committer:
-    """A reasoner for the saved state; the other parameters are those of `Reasoner`."""
+    """A reasoner for the saved state, from a checkpoint if there is one that fits; the other parameters are those of
+    `Reasoner`.
+    """
     budget = replace(budget or Budget(), cancelled=interruption, entered=interruption.entered)
     # Imported here, because it loads the compiled kernels, which a mere listing of the options should not wait for.
     from engine.database.reasoner import Reasoner
 
     _load()
-    return Reasoner.restore(state, placement=placement, budget=budget, spark=spark, switch=switch)
+
+    def made(checkpoint: Checkpoint) -> Reasoner:
+        return Reasoner.resume(checkpoint, state, placement, budget, None, spark, switch)
+
+    found = checkpoints.taken_up(state, made) if checkpoints is not None else None
+    return found or Reasoner.restore(state, placement, budget, None, spark, switch)
 
 
 @cache

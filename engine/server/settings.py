@@ -173,6 +173,15 @@ class EngineSettings(DatabaseSettings):
         ),
         Shown("SCHEME", _BULK, flag="bulk-scheme", repeated=True),
     ] = frozenset()
+    checkpoint_dir: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="The folder for the checkpoint of the state in the engine process, with which a restart does "
+            "not have to derive everything again; none: no checkpoints.",
+        ),
+        Shown("FOLDER", _PROCESS, "`checkpoint` in the data directory, if that is named"),
+    ] = None
     lease_seconds: Annotated[
         float,
         seconds("from 0.1 on", lambda s: s >= 0.1),
@@ -218,3 +227,10 @@ class EngineSettings(DatabaseSettings):
         Field(description="The least severe messages that the engine logs."),
         Shown("LEVEL", _PROCESS),
     ] = "INFO"
+
+    @property
+    def checkpoints(self) -> Path | None:
+        """The folder for checkpoints; None: there are to be none."""
+        if self.checkpoint_dir is not None:
+            return None if self.checkpoint_dir == "none" else Path(self.checkpoint_dir).absolute()
+        return (self.data_dir / "checkpoint").absolute() if "data_dir" in self.model_fields_set else None

@@ -193,6 +193,7 @@ class DatabaseClient:
             evaluating=mark.running(time.time()) if mark is not None and ahead else None,
             faults=int(status.get(b"faults", 0)),
             fault=None if fault is None else orjson.loads(fault),
+            recovered=status.get(b"recovered", b"").decode() or None,
         )
 
     async def incarnation(self) -> str:

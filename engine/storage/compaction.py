@@ -23,7 +23,7 @@ from engine.maintenance.change import RelationChange
 from engine.storage.blocks import BLOCK_ROWS, Present, encode_block
 from engine.storage.manifest import BLOCK, BlockIndex, RelationManifest, Segment, TupleCounts
 from engine.storage.objects import ObjectStore
-from engine.storage.rows import Rows, concatenate, merge, rows_in_order, sort_order
+from engine.storage.rows import Rows, concatenate, empty_rows, merge, rows_in_order, sort_order
 
 # Runs of one size class that are merged into one; each class is eight times as large as the one before.
 RUNS_PER_TIER = 8
@@ -66,10 +66,20 @@ def read_segment(segment: Segment, store: ObjectStore) -> Rows:
     return concatenate(store.blocks(index.ids), index.first.shape[1])
 
 
-def read_relation(relation: RelationManifest, store: ObjectStore) -> Rows:
-    """All tuples of a relation, without tombstones."""
-    newest_first = [read_segment(segment, store) for segment in reversed(relation.segments)]
-    return merge(newest_first, relation.arity, drop_tombstones=True)
+def read_facts(relation: RelationManifest, store: ObjectStore) -> Rows:
+    """The tuples of a relation that are asserted. Of the base, the largest part, only these are put together."""
+    if not relation.segments:
+        return empty_rows(relation.arity)
+    base, *runs = relation.segments
+    ids = store.index(base).ids
+    facts = [
+        block.where(block.asserted != 0)
+        for start in range(0, len(ids), MERGED_BLOCKS)
+        for block in store.blocks(ids[start : start + MERGED_BLOCKS])
+    ]
+    newest_first = [read_segment(run, store) for run in reversed(runs)]
+    merged = merge([*newest_first, concatenate(facts, relation.arity)], relation.arity, drop_tombstones=True)
+    return merged if bool(merged.asserted.all()) else merged.where(merged.asserted != 0)
 
 
 def _write_blocks(rows: Rows, store: ObjectStore, present: Present | None = None) -> BlockIndex:

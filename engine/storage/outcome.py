@@ -56,7 +56,7 @@ class EngineStatus:
     the first. `lag`: transactions in the log that have no outcome yet. `error`: why it failed, or what it waits for.
     `evaluating`: what runs now, if anything does. `faults`: how many transactions have ever been refused because of
     faults of Zedlog itself. `fault`: the newest fault (time, first and last transaction, message, and whether it
-    refused one).
+    refused one). `recovered`: how the engine got its state at its start; None if it keeps no checkpoints.
     """
 
     running: bool
@@ -67,3 +67,4 @@ class EngineStatus:
     evaluating: Running | None = None
     faults: int = 0
     fault: dict[str, Any] | None = None
+    recovered: str | None = None

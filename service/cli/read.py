@@ -201,6 +201,8 @@ def status(url: options.Url = options.URL) -> None:
     out.print(f"  database   {ready['database']}")
     out.print(f"  engine     {ready['engine']}, epoch {ready['epoch']}, {ready['lag']} waiting")
     out.print(f"  relations  {len(known)} with {counted(tuples, 'tuple')}")
+    if ready.get("recovered") is not None:
+        out.print(f"  started    {escape(ready['recovered'])}")
     _print_activity(ready)
 
 

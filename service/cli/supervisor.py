@@ -1,10 +1,11 @@
 """Keeps the processes of `zedlog serve` running, and ends them in the right order.
 
 In: a list of `Part`s, each with a command. Out: `watch` returns when it is told to stop. Always: a part that ends is
-started again, after a pause that grows (up to `MAX_PAUSE`) while it keeps ending. If it ends `MAX_FAILURES` times in a
-row it is given up, because further attempts would hide a permanent fault. That raises `PartFailed`, except for a part
-that the others can do without (`essential=False`) once everything has been ready. Parts start in the order given and
-stop in the reverse order, so that the service never accepts requests for an engine that is being stopped.
+started again: at once if it has run for some time, otherwise after a pause that grows (up to `MAX_PAUSE`). If it ends
+`MAX_FAILURES` times in a row it is given up, because further attempts would hide a permanent fault. That raises
+`PartFailed`, except for a part that the others can do without (`essential=False`) once everything has been ready. Parts
+start in the order given and stop in the reverse order, so that the service never accepts requests for an engine that is
+being stopped.
 
 Each part has a process group of its own: a Ctrl-C on the terminal reaches only the supervisor, which then stops the
 parts in order. If the supervisor itself is killed, the parts end, too. They are bound to the thread that calls `start`
@@ -29,7 +30,7 @@ POLL_SECONDS = 0.05
 FIRST_PAUSE = 0.2
 MAX_PAUSE = 5.0
 MAX_FAILURES = 5
-# A part that ran this long has recovered: its next end counts as a first one.
+# A part that ran this long has recovered: its next end counts as a first one, and needs no pause.
 STEADY_SECONDS = 10.0
 STOP_SECONDS = 20.0
 
@@ -148,11 +149,12 @@ class Supervisor:
     def _note_end(self, part: Part, now: float) -> None:
         assert part.process is not None
         how = describe_end(part.process.returncode)
-        part.failures = 1 if now - part.started > STEADY_SECONDS else part.failures + 1
+        steady = now - part.started > STEADY_SECONDS
+        part.failures = 1 if steady else part.failures + 1
         if part.failures < MAX_FAILURES:
-            pause = min(FIRST_PAUSE * 2 ** (part.failures - 1), MAX_PAUSE)
+            pause = 0.0 if steady else min(FIRST_PAUSE * 2 ** (part.failures - 1), MAX_PAUSE)
             part.restart_at = now + pause
-            self._say(f"{part.name}: {how}; starting it again in {pause:.1f} s")
+            self._say(f"{part.name}: {how}; starting it again" + (f" in {pause:.1f} s" if pause else ""))
             return
         message = f"the {part.name} {how}, {part.failures} times in a row.{self._log_tail()}"
         if part.essential or not self._all_ready:

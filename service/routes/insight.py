@@ -120,6 +120,7 @@ async def get_readiness(request: Request) -> Response:
         "engine": status.state,
         "epoch": status.epoch,
         "lag": status.lag,
+        "recovered": status.recovered,
         **_activity(status),
     }
     if not status.running:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from service.cli import supervisor
 from service.cli.supervisor import MAX_FAILURES, Part, PartFailed, Supervisor, describe_end
 from tests.waiting import until
 
@@ -120,6 +121,18 @@ def test_a_killed_part_is_started_again(running: Running) -> None:
     assert running.said[0] == "engine: was ended by SIGKILL; starting it again in 0.2 s"
     assert running.said[1] == f"engine: started again (process {engine.process.pid})"
     assert running.lines().count("server started") == 1
+
+
+def test_a_part_that_has_run_for_some_time_is_started_again_at_once(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.0)
+    engine = running.part("engine")
+    running.run(running.part("server"), engine)
+    assert engine.process is not None
+    os.kill(engine.process.pid, signal.SIGKILL)
+    until(lambda: running.lines().count("engine started") == 2)
+    assert running.said[0] == "engine: was ended by SIGKILL; starting it again"
 
 
 def test_a_part_that_keeps_ending_is_a_failure_with_its_last_words(running: Running) -> None:

@@ -22,14 +22,17 @@ from tests.oracle.from_text import rules_from_text
 from tests.waiting import until
 
 SEEDS = [int(seed) for seed in os.environ.get("ZEDLOG_FAULT_SEEDS", "1").split(",")]
-SECONDS = float(os.environ.get("ZEDLOG_FAULT_SECONDS", "15"))
+SECONDS = float(os.environ.get("ZEDLOG_FAULT_SECONDS", "10"))
 LANES = 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-def test_faults_no_acknowledged_transaction_is_lost_or_doubled(tmp_path: Path, seed: int) -> None:
-    with LiveSystem(tmp_path) as live:
+@pytest.mark.parametrize("kept", [False, True], ids=["derived", "from_checkpoints"])
+def test_faults_no_acknowledged_transaction_is_lost_or_doubled(tmp_path: Path, seed: int, kept: bool) -> None:
+    """kept: with a checkpoint after every epoch, so that most kills also meet one that is being written."""
+    keeping = ("tests.process.keeping", "--checkpoint-dir", str(tmp_path / "checkpoint"))
+    with LiveSystem(tmp_path, keeping if kept else ("engine.server",)) as live:
         with live.client() as client:
             post(client, {"declarations": DECLARATIONS, "rules": rules(RULES)})
         writers = [Writer(live, lane) for lane in range(LANES)]
@@ -45,6 +48,9 @@ def test_faults_no_acknowledged_transaction_is_lost_or_doubled(tmp_path: Path, s
         assert all(reader.views > 0 and len(reader.epochs) > 5 for reader in readers)
         assert sum(thread.broken_connections for thread in threads) > 0, "no kill met a client"
         check_the_end(live, writers)
+        said = (tmp_path / "engine.log").read_text()
+        assert ("from the checkpoint of epoch" in said) == kept
+        assert "failed; deriving anew" not in said
 
 
 def kill_at_random(live: LiveSystem, rng: random.Random, threads: list[Stoppable]) -> None:

@@ -6,7 +6,7 @@ a wrong recovery shows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,15 @@ class FactsReasoner:
         record = self._record(before, mark)
         result: Any = EpochResult(self.epoch, False, record, self.decode_changes)
         return GroupResult(record, [failure or result for failure in failures])
+
+    def checkpoint(self, incarnation: str = "", versions: Mapping[str, str] | None = None) -> None:
+        """It keeps none."""
+
+    def effort(self) -> float:
+        return 0.0
+
+    def memory(self) -> int:
+        return 0
 
     def close(self) -> None:
         """It holds nothing outside of this process."""

@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from engine.data.transaction import Transaction
+from engine.server.checkpoints import Checkpoints
 from engine.server.loop import Engine, ReasonerFactory
 from engine.server.settings import EngineOptions
 from engine.storage.client import DatabaseClient
@@ -26,10 +27,12 @@ class EngineThread:
         database: str,
         options: EngineOptions | None = None,
         factory: ReasonerFactory = FactsReasoner,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self.ready = threading.Event()
         self.failure: BaseException | None = None
-        self.engine = Engine(redis_url, database, factory, options, lambda _: self.ready.set())
+        say = self.ready.set
+        self.engine = Engine(redis_url, database, factory, options, lambda _: say(), checkpoints=checkpoints)
         self._thread = threading.Thread(target=self._run, name="engine")
 
     def _run(self) -> None:

@@ -329,6 +329,7 @@ class TestUnavailable:
             "engine": "running",
             "epoch": 1,
             "lag": 0,
+            "recovered": None,
             "running": None,
             "faults": 0,
             "last_fault": None,

@@ -85,6 +85,13 @@ class TestActivity:
             assert (busy["faults"], busy["last_fault"]) == (3, FAULT)
             model.model_validate(busy)
 
+    def test_how_the_state_came_back_is_told(self, graph: Http, database: FakeClient) -> None:
+        assert graph.get("/readyz").json()["recovered"] is None
+        database.activity = {"recovered": "from the checkpoint of epoch 1"}
+        ready = graph.get("/readyz").json()
+        assert ready["recovered"] == "from the checkpoint of epoch 1"
+        Readiness.model_validate(ready)
+
     def test_readiness_is_logged_when_it_changes(
         self, graph: Http, database: FakeClient, caplog: pytest.LogCaptureFixture
     ) -> None:
