@@ -151,3 +151,12 @@ def above(codes: Codes, key: Key) -> Mask:
         values = codes[:, column]
         greater = (values > key[column]) | ((values == key[column]) & greater)
     return greater
+
+
+def in_domain(rows: Rows, domain: str) -> Rows:
+    """Those of live rows that are facts (`asserted`), that a rule derives (`derived`), or that are there (`all`)."""
+    if domain == "asserted":
+        return rows.where(rows.asserted != 0)
+    if domain == "derived":
+        return rows.where(rows.derived)
+    return rows.where(~rows.hidden) if rows.hidden.any() else rows
