@@ -167,7 +167,6 @@ class Indexes:
                 return None
             orders = {column: self._kept.get(_order(part, column)) for column in range(len(packed.columns))}
             parts.append(Part(packed, {c: order for c, order in orders.items() if isinstance(order, Order)}))
-            # Rows are of more use than their orders, so they stay longer.
             self._kept.get(part)
         return parts
 
@@ -225,8 +224,9 @@ class Indexes:
             if segment.rows <= SMALL_ROWS:
                 stack.add_rows(await self._rows(segment, arity))
                 continue
-            if not await self._pack([segment], columns):
+            if not await self._fits([segment], columns):
                 return None
+            await self._pack([segment], columns)
             stack.add_name(segment.child)
         layout = stack.layout(exact=False)
         # Room for the change may have cost another part.
@@ -308,23 +308,28 @@ class Indexes:
             log.error("an index of %s was not made", relation, exc_info=error)
 
     async def _build(self, manifest: Manifest, relation: str, columns: frozenset[int]) -> None:
+        stored = await self._reader.relation(manifest.relations[relation].id)
+        large = _large(stored.segments)
+        known = self._newest.get(relation)
+        before = None if known is None else self._kept.get(known.id)
+        # What takes the place of a sorted part is sorted likewise, if there is room.
+        more = columns | (self._columns_of(before) if isinstance(before, _Layout) else frozenset())
+        if not await self._fits(large, more):
+            if not await self._fits(large, columns):
+                return
+            more = columns
         async with self._one_at_a_time:
-            stored = await self._reader.relation(manifest.relations[relation].id)
-            large = _large(stored.segments)
-            known = self._newest.get(relation)
-            before = None if known is None else self._kept.get(known.id)
-            # What takes the place of a sorted part is sorted likewise, if there is room.
-            more = columns | (self._columns_of(before) if isinstance(before, _Layout) else frozenset())
-            if not await self._pack(large, more) and more != columns:
-                await self._pack(large, columns)
-            await self._laid_out(manifest, relation)
+            await self._pack(large, more)
+        await self._laid_out(manifest, relation)
 
-    async def _pack(self, segments: Sequence[Segment], columns: frozenset[int]) -> bool:
-        """Pack and sort what is not there; False if all of it together does not fit into the memory."""
+    async def _fits(self, segments: Sequence[Segment], columns: frozenset[int]) -> bool:
+        """Whether there is room for all segments together, packed and sorted, if everything else goes."""
         indexes = await self._reader.indexes(segments)
-        if sum(_size(index, columns) for index in indexes) > self._capacity:
-            return False
-        for segment, index in zip(segments, indexes, strict=True):
+        return sum(_size(index, columns) for index in indexes) <= self._capacity
+
+    async def _pack(self, segments: Sequence[Segment], columns: frozenset[int]) -> None:
+        """Pack and sort what is not there."""
+        for segment, index in zip(segments, await self._reader.indexes(segments), strict=True):
             name = segment.child
             packed = self._kept.get(name)
             missing = [c for c in sorted(columns) if self._kept.get(_order(name, c)) is None]
@@ -334,15 +339,16 @@ class Indexes:
             try:
                 if not isinstance(packed, PackedRows):
                     packed = await self._packed(index)
-                    self._kept.put(name, packed, packed.nbytes)
-                for column in missing:
-                    order = await asyncio.to_thread(Order.of, packed, column)
-                    self._kept.get(name)
+                orders = {column: await asyncio.to_thread(Order.of, packed, column) for column in missing}
+                # All at once, so that what it replaces serves until then. Rows are of more use than their orders, so
+                # they are the last to go.
+                self._kept.put(name, packed, packed.nbytes)
+                self._kept.get(name)
+                for column, order in orders.items():
                     self._kept.put(_order(name, column), order, order.nbytes)
             finally:
                 self._builds += 1
                 self._seconds += time.perf_counter() - started
-        return True
 
     async def _packed(self, index: BlockIndex) -> PackedRows:
         low, high = index.low.min(axis=0).tolist(), index.high.max(axis=0).tolist()

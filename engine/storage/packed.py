@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.storage.rows import Key, Rows, above
+from engine.storage.rows import Key, Rows, above, members
 
 Codes1 = npt.NDArray[np.int64]
 Numbers = npt.NDArray[Any]
@@ -30,7 +30,7 @@ Wanted = Mapping[int, Codes1]
 _DERIVED, _HIDDEN, _ASSERTED, _OTHER_WEIGHT = 1, 2, 4, 8
 _SIZES = (1, 2, 4, 8)
 # A range of rows that must be filtered is looked at in steps of at least so many.
-_LEAST_STEP = 8_192
+_LEAST_STEP = 16_384
 # So many candidates are compared to count those that are right.
 _MOST_COUNTED = 16_384
 
@@ -284,8 +284,7 @@ class Part:
         mask: npt.NDArray[np.bool_] | None = None
         for column in rest:
             about = self.packed.columns[column]
-            values, packed = about.values[at], about.packed(wanted[column])
-            equal = values == packed[0] if len(packed) == 1 else np.isin(values, packed)
+            equal = members(about.values[at], about.packed(wanted[column]))
             mask = equal if mask is None else mask & equal
         return numbers if mask is None else numbers[mask]
 

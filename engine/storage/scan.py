@@ -18,7 +18,7 @@ from engine.storage.blocks import BLOCK_ROWS
 from engine.storage.manifest import BlockIndex, RelationManifest
 from engine.storage.packed import Wanted
 from engine.storage.reader import ObjectReader
-from engine.storage.rows import Key, Mask, Rows, above, concatenate, in_domain, merge
+from engine.storage.rows import Key, Mask, Rows, above, concatenate, in_domain, members, merge
 
 # Most base blocks that are read in one round trip.
 _MOST_BLOCKS = 64
@@ -103,8 +103,7 @@ def _may_match(index: BlockIndex, wanted: Wanted, after: Key | None) -> Mask:
 def _select(rows: Rows, wanted: Wanted, low: Key | None, high: Key | None) -> Rows:
     mask: Mask | None = None
     for column, codes in wanted.items():
-        values = rows.codes[:, column]
-        equal = values == codes[0] if len(codes) == 1 else np.isin(values, codes)
+        equal = members(rows.codes[:, column], codes)
         mask = equal if mask is None else mask & equal
     if mask is not None:
         rows = rows.where(mask)

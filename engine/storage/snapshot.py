@@ -159,10 +159,10 @@ class Snapshot:
                 return concatenate(parts, schema.arity)
             found = await self._indexes.parts(self._manifest, relation, wanted, wait=bool(among))
             if found is not None and any(len(codes) > 1 for codes in wanted.values()):
-                count = at_most(found, wanted)
-                if count <= _SCAN_ROWS:
-                    return everything(found, schema.arity, wanted, domain)
-                if count <= entry.counts.all * _LOOKED_UP:
+                count = await self._at_most(found, wanted)
+                if count <= max(_SCAN_ROWS, entry.counts.all * _LOOKED_UP):
+                    if count + _codes_in(wanted) <= _SCAN_ROWS:
+                        return everything(found, schema.arity, wanted, domain)
                     return await asyncio.to_thread(everything, found, schema.arity, wanted, domain)
                 found = None
             after: Position | None = None
@@ -198,7 +198,7 @@ class Snapshot:
                 return entry.counts.all
             found = await self._indexes.present(self._manifest, relation)
             if found is not None:
-                return min(entry.counts.all, at_most(found, wanted))
+                return min(entry.counts.all, await self._at_most(found, wanted))
             segments = (await self._reader.relation(entry.id)).segments
             _, rows = matching(await self._reader.indexes(segments), wanted)
             return min(entry.counts.all, rows)
@@ -298,6 +298,11 @@ class Snapshot:
             return await scan(self._reader, stored, wanted, domain, limit, after)
         return await page(parts, stored.arity, wanted, domain, limit, after)
 
+    async def _at_most(self, parts: Sequence[Part], wanted: Wanted) -> int:
+        if _codes_in(wanted) <= _SCAN_ROWS // 16:
+            return at_most(parts, wanted)
+        return await asyncio.to_thread(at_most, parts, wanted)
+
     async def _wanted(
         self, schema: Schema, bound: Mapping[int, Value], among: Mapping[int, Codes]
     ) -> dict[int, Codes] | None:
@@ -354,6 +359,10 @@ class Snapshot:
             for row, text in zip(rows.tolist(), known.at(codes[rows] - first), strict=True):
                 texts[row] = text
         return texts
+
+
+def _codes_in(wanted: Wanted) -> int:
+    return sum(map(len, wanted.values()))
 
 
 def _check_page(schema: Schema, domain: str, limit: int, after: Position | None) -> None:
