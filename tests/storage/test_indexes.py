@@ -15,6 +15,7 @@ import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.database.epoch import replaced
 from engine.errors import CorruptSnapshotError, EpochNotRetainedError
 from engine.storage import compaction, indexes, lookup, packed, snapshot
 from engine.storage.client import DatabaseClient
@@ -514,6 +515,44 @@ def test_bounds_of_every_combination(
                     for domain in ("all", "asserted", "derived"):
                         assert await pages(pinned, bound, domain, 3) == expected(model["r"], bound, domain)
                     await built(reader)
+        finally:
+            await reader.close()
+
+    asyncio.run(story())
+
+
+def test_a_relation_that_goes_and_comes_back_with_other_columns(
+    server: EmbeddedServer, client: redis.Redis, database: str, small: pytest.MonkeyPatch
+) -> None:
+    model: Model = {}
+    publisher = new_publisher(client, database)
+    publish(publisher, model, 1, WIDE)
+    emptied = dict.fromkeys(WIDE, (0, False))
+    pairs: dict[Row, State] = {(i, i % 9): (1, False) for i in range(400)}
+
+    async def story() -> None:
+        reader = DatabaseClient.connect(server.url, database, index_bytes=LARGE)
+
+        async def check(bound: Bound) -> None:
+            pinned = await reader.snapshot()
+            for _ in range(2):
+                assert await pages(pinned, bound, "all", 7) == expected(model["r"], bound, "all")
+                await built(reader)
+
+        try:
+            await check({1: 5})
+            # Nothing is left, then the same comes back: at no time are there parts that say otherwise.
+            publish(publisher, model, 2, emptied)
+            assert await pages(await reader.snapshot(), {1: 5}, "all", 7) == []
+            publish(publisher, model, 3, {row: (1, False) for row in WIDE if row[0] % 2})
+            await check({1: 5})
+            # In one epoch the tuples of three columns go and those of two come.
+            gone = change(model, "r", 3, emptied)
+            come = change(model, "r", 2, pairs)
+            schemas = {"r": number_schema("r", 2), replaced("r"): number_schema("r", 3)}
+            publisher.publish(epoch_record(4, {"r": come, replaced("r"): gone}, schemas), (), "4-1")
+            await check({1: 5})
+            await check({0: 5, 1: 5})
         finally:
             await reader.close()
 
