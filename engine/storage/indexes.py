@@ -94,6 +94,8 @@ class Indexes:
         self._newest: dict[str, _Newest] = {}
         self._building: dict[str, asyncio.Task[None]] = {}
         self._one_at_a_time = asyncio.Lock()
+        # Segments that proved larger than their estimate, and than the memory.
+        self._too_large: set[str] = set()
         self._builds, self._seconds = 0, 0.0
 
     @property
@@ -196,7 +198,8 @@ class Indexes:
     async def _exact(self, stored: RelationManifest) -> _Layout | None:
         """The segments of the manifest, if the large ones are there."""
         large = _large(stored.segments)
-        if not all(isinstance(self._kept.get(segment.child), PackedRows) for segment in large):
+        # What has only small segments is scanned as fast.
+        if not large or not all(isinstance(self._kept.get(s.child), PackedRows) for s in large):
             return None
         stack = _Stack(stored.arity, ())
         for segment in stored.segments:
@@ -273,9 +276,12 @@ class Indexes:
         needed = {*layout.names, *(segment.child for segment in stored.segments)}
         for name in before.names:
             if name not in needed:
-                for column in range(stored.arity):
-                    self._kept.drop(_order(name, column))
-                self._kept.drop(name)
+                self._forget(name, stored.arity)
+
+    def _forget(self, name: str, arity: int) -> None:
+        for column in range(arity):
+            self._kept.drop(_order(name, column))
+        self._kept.drop(name)
 
     def _columns_of(self, layout: _Layout) -> frozenset[int]:
         """The columns by which a layout's large parts are sorted."""
@@ -324,6 +330,8 @@ class Indexes:
 
     async def _fits(self, segments: Sequence[Segment], columns: frozenset[int]) -> bool:
         """Whether there is room for all segments together, packed and sorted, if everything else goes."""
+        if any(segment.child in self._too_large for segment in segments):
+            return False
         indexes = await self._reader.indexes(segments)
         return sum(_size(index, columns) for index in indexes) <= self._capacity
 
@@ -346,6 +354,9 @@ class Indexes:
                 self._kept.get(name)
                 for column, order in orders.items():
                     self._kept.put(_order(name, column), order, order.nbytes)
+                if self._kept.get(name) is None:
+                    self._too_large.add(name)
+                    self._forget(name, len(packed.columns))
             finally:
                 self._builds += 1
                 self._seconds += time.perf_counter() - started

@@ -380,6 +380,30 @@ def test_what_does_not_fit_is_scanned(
     asyncio.run(story())
 
 
+def test_weights_that_take_more_than_was_estimated(
+    server: EmbeddedServer, client: redis.Redis, database: str, small: pytest.MonkeyPatch
+) -> None:
+    """Weights other than 0 and 1 take 16 bytes each: 600 rows 12,600 bytes, where 3,000 were expected."""
+    heavy: dict[Row, State] = {row: (row[0] + 2, False) for row in WIDE}
+    publish(new_publisher(client, database), {}, 1, heavy)
+
+    async def story() -> None:
+        reader = DatabaseClient.connect(server.url, database, index_bytes=10_000)
+        large = DatabaseClient.connect(server.url, database, index_bytes=LARGE)
+        try:
+            for one, builds, size in ((reader, 1, 0), (large, 1, 15_600 + indexes._LAYOUT_BYTES)):
+                for _ in range(3):
+                    found = await pages(await one.snapshot(), {1: 17}, "all", 5)
+                    assert found == expected(heavy, {1: 17}, "all")
+                    await built(one)
+                assert (one.indexes.builds, one.indexes.bytes) == (builds, size)
+        finally:
+            await reader.close()
+            await large.close()
+
+    asyncio.run(story())
+
+
 def test_nothing_is_made_for_an_older_epoch(
     server: EmbeddedServer, client: redis.Redis, database: str, small: pytest.MonkeyPatch
 ) -> None:
