@@ -119,7 +119,7 @@ class _Reading:
         given, known = {**given, **given_constants(body)}, dict(known)
         positive = [_Wanted.of(literal, given) for literal in body if isinstance(literal, Atom)]
         needed = _in_several(body)
-        estimates = [await self._estimate(atom, known) for atom in positive]
+        estimates = [await self._estimate(atom, known) for atom in positive] if len(positive) > 1 else [0]
         while positive:
             # Among equals one with constants, for its tuples are probably fewer than an estimate without index says.
             order = [(n, -len(atom.bound)) for n, atom in zip(estimates, positive, strict=True)]
@@ -155,14 +155,12 @@ class _Reading:
             # Several atoms together have read as much as there is.
             self.facts[relation] = []
             atom, bound = _Wanted(relation, {}, {}), ()
-        whole = await self._source.estimate(relation, atom.bound, {})
-        among = {
-            column: codes
-            for column, codes in atom.among(known).items()
-            if len(codes) * _TUPLES_PER_VALUE <= whole
-        }
-        if among and whole > SMALL_TUPLES:
-            return await self._read(atom, among)
+        among = atom.among(known)
+        if among:
+            whole = await self._source.estimate(relation, atom.bound, {})
+            few = {c: codes for c, codes in among.items() if len(codes) * _TUPLES_PER_VALUE <= whole}
+            if few and whole > SMALL_TUPLES:
+                return await self._read(atom, few)
         codes = self._whole[relation, bound] = await self._read(atom, {})
         return codes
 
