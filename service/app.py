@@ -37,7 +37,9 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
         InvalidRequestError: without `settings`, a variable of the environment has a wrong value.
     """
     settings = settings or read_settings(Settings, {})
-    client = client or DatabaseClient.connect(settings.redis_url, settings.database)
+    client = client or DatabaseClient.connect(
+        settings.redis_url, settings.database, index_bytes=settings.index_bytes
+    )
     projections = ProjectionCache(settings.query_cache_rows)
     service = Service(settings, client, Metrics(), projections, Evaluator(settings))
 

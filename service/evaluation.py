@@ -2,8 +2,8 @@
 
 In: a pinned snapshot and a prepared query. Out: a page of its distinct rows. Always: the rows and their order depend
 only on the epoch and the query, so a chain of pages is stable: another process, or this one after the answer has left
-the cache, computes the same rows again. The event loop reads the tuples, block by block; a worker thread evaluates, in
-kernels that release the interpreter's lock.
+the cache, computes the same rows again. The event loop reads the tuples that can contribute
+(engine/database/reading.py); a worker thread evaluates, in kernels that release the interpreter's lock.
 
 An answer is kept as codes, in the order of the codes, and each page is decoded by itself. Strings that the query
 computed come after the snapshot's symbols, in their own order. Cost: one evaluation for each chain of pages as long as
@@ -28,6 +28,7 @@ from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
 from engine.data.values import Tuple
 from engine.database.query import PreparedQuery, evaluate, prepare
+from engine.database.reading import read
 from engine.errors import BudgetExceededError, EvaluationCancelledError
 from engine.language.parser import parse_query
 from engine.language.schema import Column, ColumnType
@@ -123,7 +124,7 @@ class Evaluator:
         ended, because the thread holds the tuples."""
         await self._workers.acquire()
         try:
-            facts = await self._read(snapshot, query)
+            facts = await read(query, snapshot, self._tuples)
             symbols = await snapshot.symbols(query.constants, complete=query.computes_texts)
         except BaseException:
             self._workers.release()
@@ -144,24 +145,6 @@ class Evaluator:
         if not running.cancelled():
             # Perhaps nobody waits for it any more, and for what it failed of.
             running.exception()
-
-    async def _read(self, snapshot: Snapshot, query: PreparedQuery) -> dict[str, list[Codes]]:
-        facts: dict[str, list[Codes]] = {}
-        count = 0
-        for relation, bindings in query.reads.items():
-            parts = facts.setdefault(relation, [])
-            for bound in bindings:
-                part = await snapshot.codes(relation, bound, self._tuples - count + 1)
-                count += len(part)
-                if count > self._tuples:
-                    raise BudgetExceededError(
-                        f"the query reads more than the {self._tuples:,} tuples allowed: it reached the limit in "
-                        f"{relation}; make it more selective, for example with constants in its atoms",
-                        budget="tuples",
-                        relation=relation,
-                    )
-                parts.append(part)
-        return facts
 
 
 @dataclass(slots=True)

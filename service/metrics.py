@@ -11,9 +11,11 @@ import time
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from engine.storage.indexes import IndexStats
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -30,6 +32,23 @@ class Counted(Collector):
     def collect(self) -> Iterator[Metric]:
         if self.now is not None:
             yield CounterMetricFamily(self._name, self._documentation, value=self.now)
+
+
+class IndexMetrics(Collector):
+    """What the indexes of this process take and took; `now` is the value read last."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.now = IndexStats()
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        now = self.now
+        yield GaugeMetricFamily("zedlog_index_bytes", "Memory of indexes of relations.", value=now.bytes)
+        yield GaugeMetricFamily("zedlog_index_running", "Indexes that are being made.", value=now.running)
+        builds = "Parts of relations that were packed or sorted for an index."
+        yield CounterMetricFamily("zedlog_index_builds", builds, value=now.builds)
+        seconds = "Seconds that this took, beside other work."
+        yield CounterMetricFamily("zedlog_index_build_seconds", seconds, value=now.seconds)
 
 
 class Metrics:
@@ -74,6 +93,7 @@ class Metrics:
             "Transactions of the database that were refused because of bugs in Zedlog itself.",
             self.registry,
         )
+        self.indexes = IndexMetrics(self.registry)
         self.storage_up = Gauge("zedlog_storage_up", "1 while Redis can be reached.", registry=self.registry)
 
 

@@ -67,6 +67,15 @@ class Settings(DatabaseSettings):
     query_tuples: Annotated[
         int, whole(1), Field(description="Tuples that one query may read and compute; about 100 bytes each.")
     ] = 5_000_000
+    index_bytes: Annotated[
+        int,
+        SIZE,
+        Field(
+            ge=0,
+            description="The most memory for indexes of large relations, which are made when a read has use for one; "
+            "0: every read is a scan.",
+        ),
+    ] = 512 * 1024**2
     max_upload_bytes: Annotated[int, SIZE, Field(ge=1, description="The largest upload.")] = 16 * 1024**3
     query_workers: Annotated[
         int, whole(1), Field(description="Queries that are evaluated at the same time; others wait.")

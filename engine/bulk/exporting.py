@@ -37,6 +37,7 @@ from engine.data.arrow import column
 from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
 from engine.database.query import evaluate, prepare
+from engine.database.reading import read
 from engine.errors import InvalidRequestError, TargetExistsError, TypeMismatchError
 from engine.language.parser import parse_query
 from engine.language.schema import Column, ColumnType
@@ -68,10 +69,7 @@ async def tuples_of(
     """
     if request.query is not None:
         query = prepare(parse_query(request.query), snapshot.schemas)
-        facts = {
-            relation: [await snapshot.codes(relation, bound) for bound in bindings]
-            for relation, bindings in query.reads.items()
-        }
+        facts = await read(query, snapshot, None)
         symbols = await snapshot.symbols(query.constants, complete=True)
         codes = evaluate(query, facts, symbols, Budget(cancelled=cancelled))
         return arrow_of(codes, query.columns, symbols), list(query.columns)

@@ -275,7 +275,7 @@ def _reads(query: Query) -> dict[str, tuple[Bound, ...]]:
     """What has to be read: for each relation the constants under which some atom asks for it."""
     found: dict[str, list[Bound]] = {}
     for body in query.bodies:
-        given = _given(body)
+        given = given_constants(body)
         for atom in (atom for literal in body for atom in _atoms(literal)):
             bound: dict[int, Value] = {}
             for column, term in enumerate(atom.terms):
@@ -289,7 +289,7 @@ def _reads(query: Query) -> dict[str, tuple[Bound, ...]]:
     return {relation: ({},) if {} in bindings else tuple(bindings) for relation, bindings in found.items()}
 
 
-def _given(body: Sequence[Literal]) -> dict[str, Constant]:
+def given_constants(body: Sequence[Literal]) -> dict[str, Constant]:
     """The variables that an equation of the body sets to a constant."""
     pairs = (pair for literal in body for pair in sides(literal))
     return {variable: term for variable, term in pairs if isinstance(term, Constant)}

@@ -20,6 +20,7 @@ from engine.storage.appends import Appends
 from engine.storage.begun import Mark
 from engine.storage.connection import connect_async, storage_errors
 from engine.storage.head import FIELDS, Head
+from engine.storage.indexes import Indexes, IndexStats
 from engine.storage.jobs import JobClient
 from engine.storage.keys import Keys
 from engine.storage.log import START, Append
@@ -39,10 +40,13 @@ class DatabaseClient:
     one.
     """
 
-    def __init__(self, client: redis.asyncio.Redis, database: str, cache_bytes: int) -> None:
+    def __init__(
+        self, client: redis.asyncio.Redis, database: str, cache_bytes: int, index_bytes: int
+    ) -> None:
         self._redis = client
         self._keys = Keys(database)
         self._reader = ObjectReader(client, self._keys, cache_bytes)
+        self._indexes = Indexes(self._reader, index_bytes)
         self._announcements = Announcements(client, self._keys)
         self._appends = Appends(client)
         self._in_log = client.register_script(IN_LOG)
@@ -50,13 +54,18 @@ class DatabaseClient:
         self.jobs = JobClient(client, self._keys)
 
     @classmethod
-    def connect(cls, redis_url: str, database: str, *, cache_bytes: int = 64 << 20) -> DatabaseClient:
+    def connect(
+        cls, redis_url: str, database: str, *, cache_bytes: int = 64 << 20, index_bytes: int = 0
+    ) -> DatabaseClient:
         """Make a client; connects when first used, so it does not fail when Redis is away.
+
+        cache_bytes: the most memory for blocks. index_bytes: the most memory for indexes, which are made when a read
+        has use for one; 0: every read is a scan.
 
         Raises:
             InvalidRequestError: the URL or the database's name is not well-formed.
         """
-        return cls(connect_async(redis_url), database, cache_bytes)
+        return cls(connect_async(redis_url), database, cache_bytes, index_bytes)
 
     async def append(self, tx: Transaction, idempotency_key: str | None = None) -> Receipt:
         """Write a transaction to the log. When this returns, the transaction survives.
@@ -124,7 +133,7 @@ class DatabaseClient:
             # Gone already: many epochs were published in between, with a short retention. Take the newest
             # again.
             if data is not None:
-                snapshot = await Snapshot.load(data, self._reader)
+                snapshot = await Snapshot.load(data, self._reader, self._indexes)
                 self._newest = head, snapshot
                 return snapshot
 
@@ -204,8 +213,14 @@ class DatabaseClient:
             raise EngineUnavailableError(_NOTHING_PUBLISHED)
         return head.incarnation
 
+    @property
+    def indexes(self) -> IndexStats:
+        """What the indexes of this client take and took."""
+        return self._indexes.stats
+
     async def close(self) -> None:
-        """Close the connections and end the background task."""
+        """Close the connections and end the background tasks."""
+        await self._indexes.close()
         await self._announcements.close()
         await self._redis.aclose(close_connection_pool=True)
 
@@ -217,7 +232,7 @@ class DatabaseClient:
     async def _snapshot_of(self, epoch: int) -> Snapshot:
         data = await self._reader.manifest_bytes(epoch) if epoch >= 0 else None
         if data is not None:
-            return await Snapshot.load(data, self._reader)
+            return await Snapshot.load(data, self._reader, self._indexes)
         head = await self._head()
         if head is None:
             raise EngineUnavailableError(_NOTHING_PUBLISHED)

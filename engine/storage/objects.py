@@ -57,6 +57,10 @@ class Lru(Generic[V]):
             _, (_, dropped) = self._entries.popitem(last=False)
             self._used -= dropped
 
+    def drop(self, name: str) -> None:
+        if name in self._entries:
+            self._used -= self._entries.pop(name)[1]
+
 
 def checked(name: str, data: bytes | None) -> bytes:
     """The object's bytes, if they match its name.

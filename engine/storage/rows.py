@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -151,3 +152,21 @@ def above(codes: Codes, key: Key) -> Mask:
         values = codes[:, column]
         greater = (values > key[column]) | ((values == key[column]) & greater)
     return greater
+
+
+def members(values: npt.NDArray[Any], known: npt.NDArray[Any]) -> Mask:
+    """bool[n]: the values that are among the known ones, which ascend."""
+    if len(known) < 2:
+        return values == known[0] if len(known) else np.zeros(len(values), np.bool_)
+    places = np.minimum(np.searchsorted(known, values), len(known) - 1)
+    found: Mask = known[places] == values
+    return found
+
+
+def in_domain(rows: Rows, domain: str) -> Rows:
+    """Those of live rows that are facts (`asserted`), that a rule derives (`derived`), or that are there (`all`)."""
+    if domain == "asserted":
+        return rows.where(rows.asserted != 0)
+    if domain == "derived":
+        return rows.where(rows.derived)
+    return rows.where(~rows.hidden) if rows.hidden.any() else rows

@@ -10,14 +10,15 @@ newest of a tuple is picked; the domain is not, so it is filtered after.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 
 from engine.storage.blocks import BLOCK_ROWS
 from engine.storage.manifest import BlockIndex, RelationManifest
+from engine.storage.packed import Wanted
 from engine.storage.reader import ObjectReader
-from engine.storage.rows import Key, Mask, Rows, above, concatenate, merge
+from engine.storage.rows import Key, Mask, Rows, above, concatenate, in_domain, members, merge
 
 # Most base blocks that are read in one round trip.
 _MOST_BLOCKS = 64
@@ -26,7 +27,7 @@ _MOST_BLOCKS = 64
 async def scan(
     reader: ObjectReader,
     relation: RelationManifest,
-    bound: Mapping[int, int],
+    wanted: Wanted,
     domain: str,
     limit: int,
     after: Key | None,
@@ -35,7 +36,7 @@ async def scan(
     if not relation.segments:
         return concatenate([], relation.arity), False
     base, *runs = await reader.indexes(relation.segments)
-    blocks = np.flatnonzero(_may_match(base, bound, after))
+    blocks = np.flatnonzero(_may_match(base, wanted, after))
     found: list[Rows] = []
     count, done, portion = 0, 0, 1 + limit // BLOCK_ROWS
     low = after
@@ -44,8 +45,8 @@ async def scan(
         done += len(part)
         last = done >= len(blocks)
         high = None if last else base.last_key(part[-1])
-        rows = await _range(reader, relation.arity, (base, part), runs, bound, low, high)
-        rows = _in_domain(rows, domain)
+        rows = await _range(reader, relation.arity, (base, part), runs, wanted, low, high)
+        rows = in_domain(rows, domain)
         found.append(rows)
         count += len(rows)
         if last or count > limit:
@@ -62,38 +63,47 @@ async def _range(
     arity: int,
     base: tuple[BlockIndex, list[int]],
     runs: list[BlockIndex],
-    bound: Mapping[int, int],
+    wanted: Wanted,
     low: Key | None,
     high: Key | None,
 ) -> Rows:
     """The newest state of the matching tuples with low < tuple <= high."""
     newest_first: list[list[str]] = []
     for run in reversed(runs):
-        matching = _may_match(run, bound, low)
+        mask = _may_match(run, wanted, low)
         if high is not None:
-            matching &= ~above(run.first, high)
-        newest_first.append([run.ids[i] for i in np.flatnonzero(matching).tolist()])
+            mask &= ~above(run.first, high)
+        newest_first.append([run.ids[i] for i in np.flatnonzero(mask).tolist()])
     newest_first.append([base[0].ids[i] for i in base[1]])
     rows = await reader.blocks([name for ids in newest_first for name in ids])
     parts = [
-        concatenate([_select(rows[name], bound, low, high) for name in ids], arity) for ids in newest_first
+        concatenate([_select(rows[name], wanted, low, high) for name in ids], arity) for ids in newest_first
     ]
     return merge(parts, arity, drop_tombstones=True)
 
 
-def _may_match(index: BlockIndex, bound: Mapping[int, int], after: Key | None) -> Mask:
+def matching(indexes: Sequence[BlockIndex], wanted: Wanted) -> tuple[int, int]:
+    """How many blocks may have rows with the wanted codes, and how many rows these blocks have."""
+    masks = [_may_match(index, wanted, None) for index in indexes]
+    rows = sum(int(index.rows[mask].sum()) for index, mask in zip(indexes, masks, strict=True))
+    return sum(map(np.count_nonzero, masks)), rows
+
+
+def _may_match(index: BlockIndex, wanted: Wanted, after: Key | None) -> Mask:
     mask = np.ones(len(index), np.bool_)
-    for column, code in bound.items():
-        mask &= (index.low[:, column] <= code) & (index.high[:, column] >= code)
+    for column, codes in wanted.items():
+        low, high = index.low[:, column], index.high[:, column]
+        # Some code is not below the smallest, and not above the largest of the block.
+        mask &= np.searchsorted(codes, low) < np.searchsorted(codes, high, side="right")
     if after is not None:
         mask &= above(index.last, after)
     return mask
 
 
-def _select(rows: Rows, bound: Mapping[int, int], low: Key | None, high: Key | None) -> Rows:
+def _select(rows: Rows, wanted: Wanted, low: Key | None, high: Key | None) -> Rows:
     mask: Mask | None = None
-    for column, code in bound.items():
-        equal = rows.codes[:, column] == code
+    for column, codes in wanted.items():
+        equal = members(rows.codes[:, column], codes)
         mask = equal if mask is None else mask & equal
     if mask is not None:
         rows = rows.where(mask)
@@ -104,11 +114,3 @@ def _select(rows: Rows, bound: Mapping[int, int], low: Key | None, high: Key | N
     if stop and high is not None and rows.key(stop - 1) > high:
         stop -= int(np.count_nonzero(above(rows.codes, high)))
     return rows if stop - start == len(rows) else rows.part(start, max(start, stop))
-
-
-def _in_domain(rows: Rows, domain: str) -> Rows:
-    if domain == "asserted":
-        return rows.where(rows.asserted != 0)
-    if domain == "derived":
-        return rows.where(rows.derived)
-    return rows.where(~rows.hidden) if rows.hidden.any() else rows

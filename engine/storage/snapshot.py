@@ -30,10 +30,13 @@ from engine.errors import (
 )
 from engine.language.schema import Column, ColumnType, Schema
 from engine.storage.compaction import EMPTY
-from engine.storage.manifest import Manifest, StoredProgram, TupleCounts
+from engine.storage.indexes import Indexes
+from engine.storage.lookup import at_most, everything, page
+from engine.storage.manifest import Manifest, RelationEntry, StoredProgram, TupleCounts
+from engine.storage.packed import Part, Wanted
 from engine.storage.reader import ObjectReader, Texts
 from engine.storage.rows import Rows, concatenate
-from engine.storage.scan import scan
+from engine.storage.scan import matching, scan
 from engine.storage.snapshot_symbols import SnapshotSymbols
 from engine.storage.token import format_token
 
@@ -46,6 +49,8 @@ Position = tuple[int, ...]
 
 # Rows that one step of a whole read takes: some milliseconds of work.
 _SCAN_ROWS = 65_536
+# When an index gives more than this share of a relation for several codes, the relation is scanned instead.
+_LOOKED_UP = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +67,12 @@ class Page:
 class Snapshot:
     """One epoch, pinned. Made by `DatabaseClient.snapshot`; immutable, for any number of tasks."""
 
-    def __init__(self, manifest: Manifest, program: StoredProgram, reader: ObjectReader) -> None:
+    def __init__(
+        self, manifest: Manifest, program: StoredProgram, reader: ObjectReader, indexes: Indexes
+    ) -> None:
         self._manifest = manifest
         self._reader = reader
+        self._indexes = indexes
         self.epoch: int = manifest.epoch
         self.time: float = manifest.time
         self.token: str = format_token(manifest.epoch, manifest.incarnation)
@@ -73,10 +81,10 @@ class Snapshot:
         self.schemas: dict[str, Schema] = program.schemas
 
     @classmethod
-    async def load(cls, data: bytes, reader: ObjectReader) -> Snapshot:
+    async def load(cls, data: bytes, reader: ObjectReader, indexes: Indexes) -> Snapshot:
         """From the bytes of an epoch's manifest."""
         manifest = Manifest.decode(data)
-        return cls(manifest, await reader.program(manifest.program_id), reader)
+        return cls(manifest, await reader.program(manifest.program_id), reader, indexes)
 
     def counts(self, relation: str) -> TupleCounts:
         """The counts of a relation in `schemas`. Raises UnknownRelationError."""
@@ -104,11 +112,11 @@ class Snapshot:
         _check_page(schema, domain, limit, after)
         entry = self._manifest.relations.get(relation)
         try:
-            codes = await self._bound_codes(schema, bound or {})
-            if codes is None or entry is None:
+            wanted = await self._wanted(schema, bound or {}, {})
+            if wanted is None or entry is None:
                 return Page([], [], [], None)
-            stored = await self._reader.relation(entry.id)
-            rows, more = await scan(self._reader, stored, codes, domain, limit, after)
+            parts = await self._indexes.parts(self._manifest, relation, wanted)
+            rows, more = await self._page(entry, parts, wanted, domain, limit, after)
             tuples = await self._decode(rows.codes, schema)
         except CorruptSnapshotError as error:
             raise await self._removed_or(error) from error
@@ -116,16 +124,22 @@ class Snapshot:
         return Page(tuples, rows.asserted.tolist(), rows.derived.tolist(), last)
 
     async def codes(
-        self, relation: str, bound: Mapping[int, Value] | None = None, most: int | None = None
+        self,
+        relation: str,
+        bound: Mapping[int, Value] | None = None,
+        most: int | None = None,
+        among: Mapping[int, Codes] | None = None,
     ) -> Codes:
         """All tuples whose columns have the `bound` values, as codes, int64[n, arity].
 
-        most: this many are enough; a few more may come. Reads block by block, and lets other tasks run in between.
+        most: this many are enough; a few more may come. among: for columns the codes of which they must have one,
+        ascending and distinct. Reads block by block, and lets other tasks run in between; with `among`, it waits for an
+        index of a large relation.
 
         Raises:
             as `facts` does.
         """
-        return (await self.rows(relation, bound, "all", most)).codes
+        return (await self.rows(relation, bound, "all", most, among)).codes
 
     async def rows(
         self,
@@ -133,20 +147,28 @@ class Snapshot:
         bound: Mapping[int, Value] | None = None,
         domain: Domain = "all",
         most: int | None = None,
+        among: Mapping[int, Codes] | None = None,
     ) -> Rows:
         """The same with weights, for any domain."""
         schema = self._schema(relation)
         entry = self._manifest.relations.get(relation)
         parts: list[Rows] = []
         try:
-            codes = await self._bound_codes(schema, bound or {})
-            if codes is None or entry is None:
+            wanted = await self._wanted(schema, bound or {}, among or {})
+            if wanted is None or entry is None:
                 return concatenate(parts, schema.arity)
-            stored = await self._reader.relation(entry.id)
+            found = await self._indexes.parts(self._manifest, relation, wanted, wait=bool(among))
+            if found is not None and any(len(codes) > 1 for codes in wanted.values()):
+                count = await self._at_most(found, wanted)
+                if count <= max(_SCAN_ROWS, entry.counts.all * _LOOKED_UP):
+                    if count + _codes_in(wanted) <= _SCAN_ROWS:
+                        return everything(found, schema.arity, wanted, domain)
+                    return await asyncio.to_thread(everything, found, schema.arity, wanted, domain)
+                found = None
             after: Position | None = None
             count, more = 0, True
             while more and (most is None or count < most):
-                rows, more = await scan(self._reader, stored, codes, domain, _SCAN_ROWS, after)
+                rows, more = await self._page(entry, found, wanted, domain, _SCAN_ROWS, after)
                 parts.append(rows)
                 count += len(rows)
                 after = rows.key(len(rows) - 1) if more else None
@@ -154,6 +176,34 @@ class Snapshot:
         except CorruptSnapshotError as error:
             raise await self._removed_or(error) from error
         return concatenate(parts, schema.arity)
+
+    async def estimate(
+        self,
+        relation: str,
+        bound: Mapping[int, Value] | None = None,
+        among: Mapping[int, Codes] | None = None,
+    ) -> int:
+        """No more tuples than these are what `codes` would read; close, if the relation has an index that helps.
+
+        Raises:
+            as `facts` does.
+        """
+        schema = self._schema(relation)
+        entry = self._manifest.relations.get(relation)
+        try:
+            wanted = await self._wanted(schema, bound or {}, among or {})
+            if wanted is None or entry is None:
+                return 0
+            if not wanted:
+                return entry.counts.all
+            found = await self._indexes.present(self._manifest, relation)
+            if found is not None:
+                return min(entry.counts.all, await self._at_most(found, wanted))
+            segments = (await self._reader.relation(entry.id)).segments
+            _, rows = matching(await self._reader.indexes(segments), wanted)
+            return min(entry.counts.all, rows)
+        except CorruptSnapshotError as error:
+            raise await self._removed_or(error) from error
 
     async def symbols(self, constants: Iterable[str], *, complete: bool) -> SnapshotSymbols:
         """A symbol table for an evaluation over this snapshot, which knows `constants` and, with `complete`, every
@@ -233,19 +283,43 @@ class Snapshot:
             return error
         return EpochNotRetainedError(f"epoch {self.epoch} is no longer kept", epoch=self.epoch)
 
-    async def _bound_codes(self, schema: Schema, bound: Mapping[int, Value]) -> dict[int, int] | None:
-        """The codes of bound values by column; None when a symbol is unknown, so that no tuple has it."""
-        codes: dict[int, int] = {}
+    async def _page(
+        self,
+        entry: RelationEntry,
+        parts: Sequence[Part] | None,
+        wanted: Wanted,
+        domain: Domain,
+        limit: int,
+        after: Position | None,
+    ) -> tuple[Rows, bool]:
+        """A page through the parts of an index or, without them, by a scan."""
+        stored = await self._reader.relation(entry.id)
+        if parts is None:
+            return await scan(self._reader, stored, wanted, domain, limit, after)
+        return await page(parts, stored.arity, wanted, domain, limit, after)
+
+    async def _at_most(self, parts: Sequence[Part], wanted: Wanted) -> int:
+        if _codes_in(wanted) <= _SCAN_ROWS // 16:
+            return at_most(parts, wanted)
+        return await asyncio.to_thread(at_most, parts, wanted)
+
+    async def _wanted(
+        self, schema: Schema, bound: Mapping[int, Value], among: Mapping[int, Codes]
+    ) -> dict[int, Codes] | None:
+        """The codes that columns must have, of bound values and `among`; None if no tuple can have them, because a
+        symbol is unknown, say."""
+        wanted = dict(among)
         for position, value in bound.items():
             value = _check_bound(schema, position, value)
-            if not isinstance(value, str):
-                codes[position] = encode_value(value, SymbolTable())
-                continue
-            code = await self._symbol_code(value)
-            if code is None:
+            code = (
+                await self._symbol_code(value)
+                if isinstance(value, str)
+                else encode_value(value, SymbolTable())
+            )
+            if code is None or (position in among and code not in among[position]):
                 return None
-            codes[position] = code
-        return codes
+            wanted[position] = np.array([code], np.int64)
+        return wanted if all(map(len, wanted.values())) else None
 
     async def _symbol_code(self, text: str) -> int | None:
         chunks = self._manifest.symbols
@@ -285,6 +359,10 @@ class Snapshot:
             for row, text in zip(rows.tolist(), known.at(codes[rows] - first), strict=True):
                 texts[row] = text
         return texts
+
+
+def _codes_in(wanted: Wanted) -> int:
+    return sum(map(len, wanted.values()))
 
 
 def _check_page(schema: Schema, domain: str, limit: int, after: Position | None) -> None:

@@ -143,7 +143,7 @@ async def get_readiness(request: Request) -> Response:
     operation_id="getMetrics",
 )
 async def get_metrics(request: Request) -> Response:
-    """Requests and latencies of this process; the present epoch, lag, and state of engine and storage."""
+    """Requests, latencies and indexes of this process; the present epoch, lag, and state of engine and storage."""
     service = service_of(request)
     await _observe(service)
     return Response(generate_latest(service.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -151,6 +151,7 @@ async def get_metrics(request: Request) -> Response:
 
 async def _observe(service: Service) -> None:
     metrics = service.metrics
+    metrics.indexes.now = service.client.indexes
     try:
         status = await service.client.status()
     except StorageUnavailableError:

@@ -35,6 +35,7 @@ from engine.language.parser import parse_declarations, parse_rules
 from engine.language.schema import Column, ColumnType, Schema
 from engine.language.syntax import Atom, Constant, Rule, Variable
 from engine.storage.client import EngineStatus, Outcome, Receipt
+from engine.storage.indexes import IndexStats
 from engine.storage.snapshot import Page, TupleCounts
 from engine.storage.token import format_token
 from tests.service.fake_jobs import FakeJobs
@@ -188,14 +189,19 @@ class FakeSnapshot:
     def symbol_count(self) -> int:
         return len(self._table())
 
-    async def codes(self, relation, bound=None, most=None) -> Any:
+    async def codes(self, relation, bound=None, most=None, among=None) -> Any:
         table, types = self._table(), [c.type for c in self.schemas[relation].columns]
-        rows = (await self.facts(relation, bound, limit=most or 10**9)).tuples
+        rows = (await self.facts(relation, bound, limit=10**9)).tuples
         codes = np.empty((len(rows), len(types)), np.int64)
         for i, kind in enumerate(types):
             if rows:
                 codes[:, i] = encode_column([row[i] for row in rows], kind, table)
-        return codes
+        for column, known in (among or {}).items():
+            codes = codes[np.isin(codes[:, column], known)]
+        return codes[:most]
+
+    async def estimate(self, relation, bound=None, among=None) -> int:
+        return len(await self.codes(relation, bound, None, among))
 
     async def symbols(self, constants, *, complete) -> SymbolTable:
         return self._table()
@@ -217,6 +223,7 @@ class FakeClient:
         self.engine_runs, self.redis_away = True, False
         self.engine_hears = True
         self.activity: dict[str, Any] = {}
+        self.indexes = IndexStats()
         self.oldest = 0
         self.incarnation_id = INCARNATION
         self.closed = False

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from engine.storage.indexes import IndexStats
 from engine.storage.outcome import Running
 from service.app import create_app
 from service.models import Epochs, Readiness
@@ -150,6 +151,13 @@ class TestMetrics:
         assert [self.value(graph, n) for n in names] == [0, 0]
         database.activity = {"evaluating": RUNNING, "faults": 3}
         assert [self.value(graph, n) for n in names] == [3, 2.25]
+
+    def test_indexes(self, graph: Http, database: FakeClient) -> None:
+        names = ("bytes", "builds_total", "build_seconds_total", "running")
+        assert [self.value(graph, f"zedlog_index_{name}") for name in names] == [0, 0, 0, 0]
+        database.indexes = IndexStats(3_000, 2, 0.5, 1)
+        database.redis_away = True
+        assert [self.value(graph, f"zedlog_index_{name}") for name in names] == [3_000, 2, 0.5, 1]
 
     def test_outcomes_are_counted(self, graph: Http) -> None:
         graph.post("/v1/facts", {"relation": "edge", "tuples": [["x", "y"]], "weight": -1})

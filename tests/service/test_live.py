@@ -14,6 +14,7 @@ import pytest
 from service.models import FactsPage, QueryPage, Relations, Rules, TransactionResult
 from tests.live import LiveSystem
 from tests.service.conftest import problem
+from tests.waiting import until
 
 CHAIN = [[i, i + 1] for i in range(60)]
 REACH = {
@@ -122,6 +123,44 @@ def test_a_conjunction_over_symbols_and_many_blocks(http: httpx.Client) -> None:
     assert sorted(map(tuple, answer["tuples"])) == sorted(
         {(y, x) for a, y in known if a == "s31" for x, b in known if b == "s31" and (y, x) not in known}
     )
+
+
+def metric(http: httpx.Client, name: str) -> float:
+    lines = http.get("/metrics").text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+
+def test_a_large_relation_is_read_through_an_index(http: httpx.Client) -> None:
+    """80,000 pairs are twenty blocks, and every one of them may have any value of the second column."""
+    pairs = [[i, i * 7 % 1_000] for i in range(80_000)]
+    weight = {"relation": "wide", "weight": 1}
+    assert http.post("/v1/facts", json=weight | {"tuples": pairs}).status_code == 200
+    assert metric(http, "zedlog_index_builds_total") == 0
+
+    def column(value: int) -> list[list[int]]:
+        answer = http.get("/v1/relations/wide/facts", params={"c1": value}).json()
+        assert answer["cursor"] is None
+        return FactsPage.model_validate(answer).tuples
+
+    # By hand: i * 7 is 21 modulo 1,000 for i = 3, 1,003, 2,003 ...
+    rows = [[i, 21] for i in range(3, 80_000, 1_000)]
+    assert column(21) == rows
+    until(lambda: metric(http, "zedlog_index_running") == 0)
+    assert (metric(http, "zedlog_index_builds_total"), metric(http, "zedlog_index_bytes") > 80_000 * 12) == (
+        1,
+        True,
+    )
+    assert column(21) == rows
+    # An epoch more: one tuple goes and two come.
+    assert http.post("/v1/facts", json=weight | {"tuples": [[1_003, 21]], "weight": -1}).status_code == 200
+    assert http.post("/v1/facts", json=weight | {"tuples": [[80_003, 21], [-1, 21]]}).status_code == 200
+    rows = [[-1, 21], *(row for row in rows if row[0] != 1_003), [80_003, 21]]
+    assert column(21) == rows
+    # From 21 * 7 = 147 on: what the second columns of the first atom name.
+    query = {"query": "wide(x, 21), x < 9, wide(y, x), wide(y, z), n = count : { wide(_, z) }"}
+    answer = http.post("/v1/query", json=query).json()
+    assert answer["tuples"] == [[3, y, 3, 80] for y in range(429, 80_000, 1_000)]
+    assert metric(http, "zedlog_index_builds_total") == 1
 
 
 def test_a_client_that_goes_leaves_nothing_running(http: httpx.Client, live: LiveSystem) -> None:
