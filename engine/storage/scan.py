@@ -22,6 +22,8 @@ from engine.storage.rows import Key, Mask, Rows, above, concatenate, in_domain, 
 
 # Most base blocks that are read in one round trip.
 _MOST_BLOCKS = 64
+# So many more rows of the base than a page needs are merged at once, because some may be deleted.
+_SPARE = 32
 
 
 async def scan(
@@ -42,16 +44,21 @@ async def scan(
     low = after
     while True:
         part = blocks[done : done + portion].tolist()
-        done += len(part)
-        last = done >= len(blocks)
+        last = done + len(part) >= len(blocks)
         high = None if last else base.last_key(part[-1])
-        rows = await _range(reader, relation.arity, (base, part), runs, wanted, low, high)
+        most = limit + 1 - count + _SPARE
+        rows, reached = await _range(reader, relation.arity, (base, part), runs, wanted, low, high, most)
         rows = in_domain(rows, domain)
         found.append(rows)
         count += len(rows)
-        if last or count > limit:
+        if count > limit or (last and reached is None):
             break
-        low, portion = high, min(2 * portion, _MOST_BLOCKS)
+        if reached is None:
+            done += len(part)
+            low, portion = high, min(2 * portion, _MOST_BLOCKS)
+        else:
+            done += sum(base.last_key(block) <= reached for block in part)
+            low = reached
         # A long scan over cached blocks never waits for Redis; let others have their turn.
         await asyncio.sleep(0)
     page = concatenate(found, relation.arity)
@@ -66,8 +73,11 @@ async def _range(
     wanted: Wanted,
     low: Key | None,
     high: Key | None,
-) -> Rows:
-    """The newest state of the matching tuples with low < tuple <= high."""
+    most: int,
+) -> tuple[Rows, Key | None]:
+    """The newest state of the matching tuples with low < tuple <= high, and None; where the base has more than `most`
+    of them, those up to its row with this number, and the key of that.
+    """
     newest_first: list[list[str]] = []
     for run in reversed(runs):
         mask = _may_match(run, wanted, low)
@@ -79,7 +89,11 @@ async def _range(
     parts = [
         concatenate([_select(rows[name], wanted, low, high) for name in ids], arity) for ids in newest_first
     ]
-    return merge(parts, arity, drop_tombstones=True)
+    reached = None
+    if len(parts[-1]) > most:
+        reached = parts[-1].key(most - 1)
+        parts = [_select(part, {}, None, reached) for part in parts]
+    return merge(parts, arity, drop_tombstones=True), reached
 
 
 def matching(indexes: Sequence[BlockIndex], wanted: Wanted) -> tuple[int, int]:
