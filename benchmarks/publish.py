@@ -169,7 +169,8 @@ def measure_formats(rng: np.random.Generator) -> Results:
     """Our block format against Arrow IPC (plain, and compressed with LZ4), on the same block."""
     codes = pairs(rng, 40 * BLOCK_ROWS)
     codes = codes[np.lexsort(codes.T[::-1])][:BLOCK_ROWS]
-    rows = Rows(codes, np.ones(len(codes), np.int64), np.zeros(len(codes), np.bool_))
+    none = np.zeros(len(codes), np.bool_)
+    rows = Rows(codes, np.ones(len(codes), np.int64), none, none)
     batch = pa.record_batch(
         {"x": codes[:, 0], "y": codes[:, 1], "asserted": rows.asserted, "derived": rows.derived}
     )
