@@ -76,6 +76,8 @@ def test_lock_pins_everything_that_our_code_imports() -> None:
         # FastAPI is a layer over Starlette and AnyIO and hands their types on.
         "starlette": "fastapi",
         "anyio": "fastapi",
+        # An intrinsic of numba is written in llvmlite's terms.
+        "llvmlite": "numba",
         # Spark's Python side speaks to its JVM through Py4J, and raises its errors.
         "py4j": "pyspark",
     }

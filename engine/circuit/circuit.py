@@ -50,6 +50,12 @@ class Stratum:
         return bool(self.in_place or self.clocked)
 
     @property
+    def computes(self) -> bool:
+        """Whether a recursive rule computes values, so that the recursion need not end by itself."""
+        own = set(self.relations)
+        return any(rule.computes and not own.isdisjoint(rule.body) for rule in self.rules)
+
+    @property
     def reads(self) -> frozenset[str]:
         """The relations of lower strata that the rules and folds read."""
         read = {r for rule in self.rules for r in rule.body} | {

@@ -141,6 +141,8 @@ class CompiledRule:
     """The relations that the rule reads, including those that it negates."""
     negated: frozenset[str] = field(init=False, repr=False, compare=False)
     """The relations that the rule negates."""
+    computes: bool = field(init=False, repr=False, compare=False)
+    """Whether the rule computes values."""
     computes_unknown: bool = field(init=False, repr=False, compare=False)
     """Whether the rule computes with a value of unknown type. Then it derives nothing, because a column of unknown type
     has no tuples. When the column gets tuples, and so a type, the rule is compiled anew, and the new one sees them."""
@@ -154,6 +156,8 @@ class CompiledRule:
         types = dict(self.rule.types)
         computed = (names_of(literal) for literal in self.rule.body if isinstance(literal, Comparison))
         unknown = any(types.get(name) is None for names in computed for name in names)
+        lets = any(isinstance(step, Let) for plan in self.plans for step in plan.steps)
+        object.__setattr__(self, "computes", lets)
         object.__setattr__(self, "computes_unknown", unknown)
 
     @property

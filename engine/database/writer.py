@@ -51,7 +51,7 @@ from engine.errors import (
 )
 from engine.language.schema import ColumnType, Schema
 from engine.maintenance.change import RelationChange
-from engine.maintenance.placement import Budget, Executed, FactDelta
+from engine.maintenance.placement import ANY_HEIGHT, Budget, Executed, FactDelta
 from engine.maintenance.policy import Policy, reason
 from engine.resident.checkpoint import CheckpointUnusable
 from engine.resident.placement import ResidentPlacement
@@ -417,7 +417,7 @@ class Writer:
 
     def _unlimited(self) -> Budget:
         """What was committed before is limited by nothing but a request to end."""
-        return Budget(height=None, cancelled=self.budget.cancelled, entered=self.budget.entered)
+        return Budget(height=ANY_HEIGHT, cancelled=self.budget.cancelled, entered=self.budget.entered)
 
     def _record(self, program: Program, executed: Executed, mark: int, start: float) -> EpochRecord:
         """The record of the executed epoch."""

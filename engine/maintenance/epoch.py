@@ -19,13 +19,14 @@ What is done with a stratum:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from engine.circuit.circuit import Circuit, Stratum
 from engine.circuit.normal import UNIT, Fold
+from engine.circuit.pivot import pivot_of
 from engine.circuit.walk import Walk
 from engine.errors import BudgetExceededError
 from engine.maintenance.change import RelationChange
@@ -190,11 +191,15 @@ class Epoch:
         course = None
         if before is not None:
             course = self._updated(stratum, before, host, meter, held, facts, last)
+        bootstrapped = course is None
         if course is None:
             course = Course()
             self._work(stratum, None, host, meter, course, held, facts)
         if stratum.derives:
-            self._costs[stratum.relations] = course.cost()
+            cost = course.cost()
+            if bootstrapped:
+                cost = replace(cost, pivoted=not stratum.signed and pivot_of(stratum) is not None)
+            self._costs[stratum.relations] = cost
         self._bootstrap += round(last.estimate()) if last is not None else 0
         for name in stratum.relations:
             if self.is_read_above(name) and host.changed(name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from engine.circuit.circuit import Stratum
@@ -97,6 +98,42 @@ class Meter:
             self._refuse("derivations", f"{self.derivations:,} derivations, of {limit:,} allowed")
         self.check_time()
 
+    def quiet(self) -> float:
+        """How many derivations may be enumerated before `charge` has to be asked."""
+        left = self.left
+        return self.course.quiet() if left is None else min(left, self.course.quiet())
+
+    def passed(self, height: int, derivations: int) -> None:
+        """So many derivations, no more than `quiet` said, were enumerated at a height."""
+        self.course.passed(height, derivations)
+        self.derivations += derivations
+
+    def part(self, relations: Mapping[str, Growing], stratum: Stratum) -> Meter:
+        """A meter for a part of the work on a stratum, with what is left of the budget; `absorb` follows. relations:
+        what an error is to speak of.
+        """
+        seconds = None if self._stop is None else max(0.0, self._stop - time.monotonic())
+        budget = replace(self.budget, derivations=self.left, seconds=seconds, entered=None)
+        meter = Meter(budget, {**self._relations, **relations}, self._memory)
+        meter.beside = self.beside
+        meter.enter(stratum)
+        return meter
+
+    def absorb(self, part: Meter) -> None:
+        """Count what a part of the work has counted.
+
+        Raises:
+            as of `charge`.
+        """
+        self.course.absorb(part.course)
+        self.derivations += part.derivations
+        self.charge(0)
+
+    @property
+    def held(self) -> int:
+        """Tuples that all relations hold."""
+        return sum(relation.live for relation in self._relations.values())
+
     def check_time(self) -> None:
         """Ask whether the evaluation may go on.
 
@@ -112,8 +149,8 @@ class Meter:
     def height(self, height: int, stratum: Stratum) -> None:
         """The epoch goes on to `height`."""
         self.course.rise(height)
-        limit = self.budget.height
-        if limit is not None and height > limit and stratum.recursive:
+        limit = self.budget.tallest(stratum)
+        if height > limit:
             self._refuse(
                 "height",
                 f"a tuple of height {height:,}, of {limit:,} allowed",
@@ -128,7 +165,7 @@ class Meter:
             self.check_time()
         limit = self.budget.tuples
         if limit is not None:
-            held = sum(r.live for r in self._relations.values())
+            held = self.held
             if held > limit:
                 self._refuse("tuples", f"{held:,} tuples, of {limit:,} allowed", relation)
         if self._grew and self.budget.memory is not None:

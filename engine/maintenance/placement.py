@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from engine.circuit.circuit import Circuit
+from engine.circuit.circuit import Circuit, Stratum
 from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
 from engine.language.syntax import Constant
@@ -22,9 +22,11 @@ from engine.maintenance.policy import Policy, Switched
 
 DEFAULT = Policy()
 MAX_HEIGHT = 1_100_000
-"""The greatest height of a tuple unless a budget says otherwise: a counter to a million fits, and an endless one is
-detected within some minutes.
+"""The greatest height of a tuple in a recursion that computes values, unless a budget says otherwise: a counter to a
+million fits, and an endless one is detected within some seconds. Any other recursion ends by itself.
 """
+ANY_HEIGHT = 2**31 - 2
+"""A budget's `height` that limits nothing."""
 FactDelta = tuple[Codes, Codes]
 """(codes, weights int64[n]): the changes to the asserted weights. A tuple may occur more than once."""
 
@@ -34,17 +36,24 @@ class Budget:
     """The most that one epoch may take; None is no limit.
 
     derivations: enumerated in the epoch. tuples: rows held by all relations after it. height: of any tuple of a
-    recursive stratum. memory: bytes of all arrays. seconds: of evaluation. cancelled: called now and then; true ends
-    the evaluation. entered: called with the relations of each stratum that the evaluation comes to.
+    recursive stratum; None: MAX_HEIGHT where the recursion computes values. memory: bytes of all arrays. seconds: of
+    evaluation. cancelled: called now and then; true ends the evaluation. entered: called with the relations of each
+    stratum that the evaluation comes to.
     """
 
     derivations: int | None = None
     tuples: int | None = None
-    height: int | None = MAX_HEIGHT
+    height: int | None = None
     memory: int | None = None
     seconds: float | None = None
     cancelled: Callable[[], bool] | None = None
     entered: Callable[[tuple[str, ...]], None] | None = None
+
+    def tallest(self, stratum: Stratum) -> int:
+        """The greatest height of a tuple of the stratum."""
+        if self.height is not None and stratum.recursive:
+            return self.height
+        return MAX_HEIGHT if stratum.computes else ANY_HEIGHT
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ it never changes a result, only what the result costs.
 of it is estimated to cost more than the bootstrap. So at most about the fraction `switch` of a bootstrap is lost.
 
 **The unit.** Derivations are enumerated, summed up, and pushed to the supports of their heads. The pushes take most of
-the time: on programs in which a push sums up from 2 to 100 derivations, it takes 0.45 us in a bootstrap, give or take a
-quarter, and 2.2 times that in an update, which meets existing supports, entries and indexes and keeps an undo log
-(`benchmarks/elastic.py`). So costs are compared in pushes. Before an update has pushed anything, its number of pushes
-for each derivation is assumed to be the geometric mean of that of a bootstrap and 1.
+the time: on programs in which a push sums up from 2 to 100 derivations, it takes 0.3 us in a bootstrap, give or take a
+quarter, and 2.2 times that in an update, which meets existing supports, entries and indexes and keeps an undo log.
+Where the bootstrap is done in blocks of pivots, it takes a third of that (`benchmarks/elastic.py`). So costs are
+compared in pushes. Before an update has pushed anything, its number of pushes for each derivation is assumed to be the
+geometric mean of that of a bootstrap and 1.
 
 **The bootstrap.** A bootstrap enumerates each derivation that holds once. So the cost of one now is the cost of the
 last one, times the derivations that hold now over those that held then; the derivations that the update is about to add
@@ -65,13 +66,14 @@ class Policy:
     strategy: `update` never abandons; `bootstrap` computes every stratum that changes from nothing; `auto` follows the
     rule. switch: see the module; 0 is the same as `bootstrap`, infinity as `update`. floor: the least number of pushes
     that a switch must save, because new arrays cost something too. price: the cost of an update's push, in pushes of a
-    bootstrap.
+    bootstrap. pivoted: how many times as much it is where the bootstrap is done in blocks of pivots.
     """
 
     strategy: Strategy = "auto"
     switch: float = SWITCH
     floor: int = 5_000
     price: float = 2.2
+    pivoted: float = 3.0
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -116,7 +118,7 @@ class BootstrapCost:
 
     derivations: that it enumerated. pushed: support changes that it pushed for them. held: derivations that held after
     it (or another measure that grows with them). now: the present value of the same measure. heights, sums: the
-    derivations up to and including each height, ascending.
+    derivations up to and including each height, ascending. pivoted: it was done in blocks of pivots.
     """
 
     derivations: int
@@ -125,6 +127,7 @@ class BootstrapCost:
     now: float
     heights: tuple[int, ...] = ()
     sums: tuple[int, ...] = ()
+    pivoted: bool = False
 
     @classmethod
     def of(cls, profile: Mapping[int, int], pushed: int, held: float) -> BootstrapCost:
@@ -238,6 +241,9 @@ class Course:
         facts: OwnFacts | None = None,
     ) -> None:
         self._last = last
+        self._price = 0.0 if policy is None else policy.price
+        if last is not None and last.pivoted and policy is not None:
+            self._price *= policy.pivoted
         self._facts = facts or OwnFacts()
         self._policy = policy
         self._watched = last is not None and last.held > 0 and policy is not None and not policy.never
@@ -263,12 +269,12 @@ class Course:
         facts, last, policy = self._facts, self._last, self._policy
         if not (self._watched and facts.moved and last is not None and policy is not None):
             return
-        if policy.price * facts.moved <= policy.switch * self._bootstrap(last, last.estimate()):
+        if self._price * facts.moved <= policy.switch * self._bootstrap(last, last.estimate()):
             return
         expected = facts.derivations(last)
         self.estimate = expected
         direction = (facts.added - facts.gone) / facts.moved
-        update = policy.price * (facts.moved + _unknown(last) * expected)
+        update = self._price * (facts.moved + _unknown(last) * expected)
         self._decide(last, policy, update, last.estimate() + direction * expected, expected)
 
     def rise(self, height: int) -> None:
@@ -286,6 +292,31 @@ class Course:
         self._pushed += pushed
         self.net += net
         self._gross += gross
+
+    def passed(self, height: int, derivations: int) -> None:
+        """So many derivations, no more than `quiet` said, were enumerated at a height without being charged."""
+        self.spent += derivations
+        self.profile[height] = self.profile.get(height, 0) + derivations
+
+    def absorb(self, part: Course) -> None:
+        """A part of the work was watched by itself."""
+        for height, derivations in part.profile.items():
+            self.passed(height, derivations)
+        self.emitted(part._pushed, part.net, part._gross)
+
+    def quiet(self) -> float:
+        """How many derivations may be enumerated before `charge` could decide anything: up to that many, it need not be
+        asked. Each pushes at most once, and adds or takes away at most two.
+        """
+        last, policy = self._last, self._policy
+        if not self._watched or last is None or policy is None:
+            return math.inf
+        if self._pushed > self.spent:
+            return 0.0
+        each = last.ratio * last.derivations / last.held
+        bootstrap = each * (last.now + self.net) + self._facts.held + self._facts.moved
+        spent = self._price * (self._facts.moved + self.spent)
+        return max(0.0, (policy.switch * bootstrap - spent) / (self._price + 2 * policy.switch * each) - 1)
 
     def charge(self, step: int) -> None:
         """A step enumerates `step` derivations.
@@ -307,13 +338,13 @@ class Course:
         bootstrap = last.estimate(self.net)
         known = self._pushed > 0 and self.spent > 0
         ratio = self._pushed / self.spent if known else _unknown(last)
-        cost = policy.price * (self._facts.moved + ratio * (self.spent + step))
+        cost = self._price * (self._facts.moved + ratio * (self.spent + step))
         if cost <= policy.switch * self._bootstrap(last, bootstrap):
             return
         later = self._later(last, step)
         remaining = (step if self.ahead else 0) + later
         self.estimate = max(self.estimate, self.spent + step + later)
-        update = policy.price * ratio * remaining
+        update = self._price * ratio * remaining
         undone = self._facts.moved + self._pushed if self.ahead else 0
         bootstrap += direction * remaining
         self._decide(last, policy, update - undone, bootstrap, self.spent + step + later, step)

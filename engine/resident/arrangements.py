@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.circuit.circuit import EMPTY
+from engine.circuit.circuit import EMPTY, Stratum
 from engine.circuit.normal import Fold
 from engine.maintenance.epoch import Costs
 from engine.maintenance.meter import Meter
+from engine.resident.board import Board
 from engine.resident.bound import BoundPlan
 from engine.resident.relation import Relation
 
@@ -19,6 +20,8 @@ class Arrangements:
         self.circuit = EMPTY
         self.relations: dict[str, Relation] = {}
         self.bound: dict[str, tuple[BoundPlan, ...]] = {}
+        # By the identity of the stratum, which a board holds.
+        self.boards: dict[int, Board] = {}
         self.costs: Costs = {}
         self.meter: Meter | None = None
         # The bytes of each relation, but of those whose arrays have changed since: these are looked at when asked for.
@@ -31,6 +34,13 @@ class Arrangements:
         self._resized.add(name)
         relation = self.relations[name] = Relation(name, arity, self._grows, fold)
         return relation
+
+    def board(self, stratum: Stratum) -> Board:
+        """The board of a stratum whose rules are bound."""
+        found = self.boards.get(id(stratum))
+        if found is None:
+            found = self.boards[id(stratum)] = Board(stratum, self.bound)
+        return found
 
     def resized(self, names: Iterable[str]) -> None:
         """The arrays of these relations may have another size now, or may no longer exist."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from engine.circuit.plan import Absent, Check, CompiledRule, Extend, Let, Plan, Source, Step, Where
 from engine.expressions import Condition, Expression, compile_condition, compile_term
+from engine.expressions.postfix import comparison, number_term
 from engine.language.schema import ColumnType
 from engine.language.syntax import Constant
 from engine.resident.layout import I64
@@ -53,22 +54,24 @@ class BoundStep:
 @dataclass(frozen=True, slots=True)
 class BoundLet:
     """A new last column, computed from others; `known` names the columns of the bindings, `literal` is the place in
-    the rule's body."""
+    the rule's body. `postfix`: the same as a program for compiled loops, where there is one."""
 
     literal: int
     expression: Expression
     known: tuple[str, ...]
     carry: I64
+    postfix: I64 | None
 
 
 @dataclass(frozen=True, slots=True)
 class BoundWhere:
-    """A condition on the bindings; `known` names their columns, `literal` is the place in the rule's body."""
+    """A condition on the bindings, otherwise as `BoundLet`."""
 
     literal: int
     condition: Condition
     known: tuple[str, ...]
     carry: I64
+    postfix: I64 | None
 
 
 AnyStep = BoundStep | BoundLet | BoundWhere
@@ -137,9 +140,15 @@ def _bind_step(
     carry = np.array([known.index(name) for name in step.carry], np.int64)
     match step:
         case Let():
-            return BoundLet(step.literal, compile_term(step.term, types), tuple(known), carry)
+            program = number_term(step.term, types, known)
+            return BoundLet(
+                step.literal, compile_term(step.term, types), tuple(known), carry, _array(program)
+            )
         case Where():
-            return BoundWhere(step.literal, compile_condition(step.condition, types), tuple(known), carry)
+            program = comparison(step.condition, types, known, encode)
+            return BoundWhere(
+                step.literal, compile_condition(step.condition, types), tuple(known), carry, _array(program)
+            )
         case Check() | Absent():
             sources, constants = _sources([source for _, source in step.key], known, encode)
             every = tuple(range(arities[step.relation]))
@@ -197,6 +206,10 @@ def _sources(
         else:
             sources.append(known.index(source))
     return np.array(sources, np.int64), np.array(constants, np.int64)
+
+
+def _array(program: list[int] | None) -> I64 | None:
+    return None if program is None else np.array(program, np.int64)
 
 
 def _pairs(pairs: Sequence[tuple[int, int]]) -> I64:

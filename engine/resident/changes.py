@@ -12,10 +12,12 @@ import numpy as np
 
 from engine.data.codes import Codes
 from engine.maintenance.change import RelationChange
+from engine.resident import table as kernels
+from engine.resident.journal import RelationJournal
 from engine.resident.layout import NONE
 from engine.resident.relation import ONE, Relation, derived_of, hidden_of
 from engine.resident.steps import Batch
-from engine.resident.stratum import GROUND, RelationJournal
+from engine.resident.stratum import GROUND
 
 
 def net_change(relation: Relation, changes: RelationJournal, replaced: Relation | None) -> Batch:
@@ -24,15 +26,10 @@ def net_change(relation: Relation, changes: RelationJournal, replaced: Relation 
         codes, weights = _difference(replaced, relation)
         return Batch(codes, GROUND, weights)
     if changes.fresh and not relation.negative:
-        return Batch(relation.codes(relation.list_entries()[0]), GROUND, ONE)
-    if not changes.entries:
-        return Batch(np.empty((0, relation.arity), np.int64), GROUND, ONE)
-    if len(changes.entries) == 1:
-        rows, weights, _ = changes.entries[0]
-        return Batch(relation.codes(rows), GROUND, weights)
-    rows, place = np.unique(np.concatenate([rows for rows, _, _ in changes.entries]), return_inverse=True)
+        return Batch(relation.present(), GROUND, ONE)
+    rows, place = np.unique(changes.entries[0], return_inverse=True)
     net = np.zeros(len(rows), np.int64)
-    np.add.at(net, place, np.concatenate([weights for _, weights, _ in changes.entries]))
+    np.add.at(net, place, changes.entries[2])
     left = np.flatnonzero(net)
     return Batch(relation.codes(rows[left]), GROUND, net[left])
 
@@ -41,24 +38,17 @@ def visible_change(relation: Relation, changes: RelationJournal, replaced: Relat
     """What the epoch changed of a relation that a reader can see."""
     if replaced is not None:
         return _visible_difference(replaced, relation)
+    if changes.fresh and is_all_derived(relation):
+        return _all_derived(relation)
     if changes.fresh:
         rows = relation.all_rows()
         asserted, derived, present = relation.describe(rows)
         was_asserted = was_derived = was_present = np.zeros(len(rows), np.int64)
     else:
         # In a fold in place, a tuple may become the extreme though its own supports are as they were.
-        parts = [rows for rows, _, _ in changes.pushes] + [rows for rows, _, _ in changes.entries]
-        rows = np.unique(np.concatenate([np.empty(0, np.int32), *parts]))
-        asserted, derived, present = relation.sums(rows)
-        was_asserted, was_derived, was_present = asserted.copy(), derived.copy(), present.copy()
-        for pushed, heights, weights in changes.pushes:
-            at = np.searchsorted(rows, pushed)
-            ground = np.broadcast_to(heights == 0, len(at))
-            weights = np.broadcast_to(weights, len(at))
-            np.subtract.at(was_asserted, at[ground], weights[ground])
-            np.subtract.at(was_derived, at[~ground], weights[~ground])
-        for changed, weights, _ in changes.entries:
-            np.subtract.at(was_present, np.searchsorted(rows, changed), weights)
+        found = kernels.moved(relation.arrays, changes.pushes, changes.entries)
+        rows = found[:, 0].astype(np.int32)
+        asserted, derived, present, was_asserted, was_derived, was_present = found.T[1:]
         derived = derived_of(relation.fold, derived, present)
         was_derived = derived_of(relation.fold, was_derived, was_present)
     seen = (asserted != was_asserted) | ((derived > 0) != (was_derived > 0)) | (present != was_present)
@@ -72,6 +62,18 @@ def visible_change(relation: Relation, changes: RelationJournal, replaced: Relat
         was_derived[seen] > 0,
         hidden_of(relation.fold, asserted[seen], present[seen]),
     )
+
+
+def is_all_derived(relation: Relation) -> bool:
+    """Whether every tuple that is present is derived and no fact."""
+    return not relation.asserted and not relation.negative and relation.fold is None
+
+
+def _all_derived(relation: Relation) -> RelationChange:
+    """The change of a relation that was empty and has no facts: all of its tuples have come."""
+    codes = relation.present()
+    ones, none = np.ones(len(codes), np.bool_), np.zeros(len(codes), np.bool_)
+    return RelationChange(codes, np.zeros(len(codes), np.int64), ones, ones.view(np.int8), none, none, None)
 
 
 def _difference(old: Relation, new: Relation) -> tuple[Codes, Codes]:
@@ -119,10 +121,18 @@ def undo(relation: Relation, changes: RelationJournal) -> None:
     if changes.fresh:
         relation.clear()
         return
-    for rows, weights, height in reversed(changes.entries):
+    rows, heights, weights = changes.entries
+    # By row and height: the changes of an entry sum up.
+    keys, place = np.unique((heights.astype(np.int64) << 32) | rows, return_inverse=True)
+    net = np.zeros(len(keys), np.int64)
+    np.add.at(net, place, weights)
+    keys, net = keys[net != 0], net[net != 0]
+    at = (keys >> 32).astype(np.int32)
+    cuts = np.flatnonzero(at[1:] != at[:-1]) + 1
+    for part in np.split(np.arange(len(keys)), cuts) if len(keys) else ():
+        moved = (keys[part] & 0xFFFFFFFF).astype(np.int32)
         # An entry at the height may be there (to be removed or turned round): the kernel looks.
-        relation.change_entries(rows, -weights, height, len(rows))
-    for rows, heights, weights in changes.pushes:
-        relation.push(relation.codes(rows), heights, -weights)
-    for rows, _, _ in changes.pushes:
-        relation.free(np.unique(rows))
+        relation.change_entries(moved, -net[part], int(at[part[0]]), len(part))
+    rows, heights, weights = changes.pushes
+    relation.push(relation.codes(rows), heights, -weights)
+    relation.free(np.unique(rows))

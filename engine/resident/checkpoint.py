@@ -97,9 +97,9 @@ def take_up(state: Arrangements, parts: ResidentParts) -> None:
         stratum = stratum_of.get(names[0])
         if stratum is None or set(stratum.relations) != set(names):
             continue
-        derivations, pushed, held, now, heights, sums = cost
+        derivations, pushed, held, now, heights, sums, pivoted = cost
         state.costs[stratum.relations] = BootstrapCost(
-            derivations, pushed, held, now, tuple(heights), tuple(sums)
+            derivations, pushed, held, now, tuple(heights), tuple(sums), pivoted
         )
 
 

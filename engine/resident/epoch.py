@@ -19,11 +19,13 @@ from engine.maintenance.meter import Meter
 from engine.maintenance.placement import Budget, Encode, Executed, FactDelta
 from engine.maintenance.policy import Policy
 from engine.resident.arrangements import Arrangements
+from engine.resident.blocks import BlockedStratum, in_blocks
 from engine.resident.bound import BoundPlan, bind_rule
-from engine.resident.changes import net_change, undo, visible_change
+from engine.resident.changes import is_all_derived, net_change, undo, visible_change
+from engine.resident.journal import RelationJournal
 from engine.resident.relation import Relation
 from engine.resident.steps import Batch, Runner
-from engine.resident.stratum import RelationJournal, ResidentStratum
+from engine.resident.stratum import ResidentStratum
 from engine.resident.undefined import Undefined
 
 
@@ -90,9 +92,12 @@ class ResidentEpoch:
 
     def work(self, stratum: Stratum, before: Stratum | None) -> ResidentStratum:
         state = self._state
+        board = state.board(stratum)
         for name in stratum.relations:
-            self._journal.setdefault(name, RelationJournal(not state.relations[name].live))
-        return ResidentStratum(
+            if name not in self._journal:
+                self._journal[name] = board.journal(name, not state.relations[name].live)
+        kind = BlockedStratum if before is None and in_blocks(stratum) else ResidentStratum
+        return kind(
             stratum,
             state.relations,
             state.bound,
@@ -101,6 +106,7 @@ class ResidentEpoch:
             self._journal,
             self._deltas,
             self._replaced if before is None else None,
+            board,
         )
 
     def take_back(self, stratum: Stratum) -> None:
@@ -134,11 +140,13 @@ class ResidentEpoch:
     def _reserve_change(self, name: str) -> None:
         """Reserve room for the change of a relation that the epoch reports."""
         changes, relation = self._journal[name], self._state.relations[name]
-        rows = sum(len(rows) for rows, _, _ in changes.pushes)
+        rows = len(changes.pushes[0])
         if changes.fresh or name in self._replaced:
             rows = relation.live
-        self._meter.reserve(rows * (64 + 8 * relation.arity), relation)
-        self._meter.beside += rows * (18 + 8 * relation.arity)
+        kept = 18 + 8 * relation.arity
+        plain = changes.fresh and name not in self._replaced and is_all_derived(relation)
+        self._meter.reserve(rows * (kept if plain else 46 + kept), relation)
+        self._meter.beside += rows * kept
 
     # ---- what the circuit demands
 
@@ -196,13 +204,12 @@ class ResidentEpoch:
         for name, changes in self._journal.items():
             relation = state.relations[name]
             if changes.fresh:
-                relation.free(relation.all_rows())
-            elif changes.pushes:
-                for rows, _, _ in changes.pushes:
-                    relation.free(np.unique(rows))
-                    if not relation.live:
-                        break
+                bare = relation.negative or relation.entries < relation.live
+                relation.free(relation.all_rows() if bare else np.empty(0, np.int32))
+            else:
+                relation.free(np.unique(changes.pushes[0]))
         for stratum in self._epoch.gone:
+            state.boards.pop(id(stratum), None)
             for demand in stratum.demands:
                 if demand not in circuit.demands and demand.relation in state.relations:
                     state.relations[demand.relation].indexes.pop(demand.columns, None)
@@ -226,6 +233,8 @@ class ResidentEpoch:
         state.resized(name for name, _ in self._new_indexes)
         for name in self._created:
             del state.relations[name]
+        for stratum in self._epoch.fresh:
+            state.boards.pop(id(stratum), None)
         state.relations.update(self._replaced)
         for name, columns in self._new_indexes:
             relation = state.relations.get(name)

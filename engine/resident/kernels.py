@@ -2,7 +2,7 @@
 
 The first call loads the compiled code from numba's cache and replaces the function in its module with it: later calls
 through the module cost nothing extra, and a process loads only what it uses. If the cache lacks a kernel, as after an
-install, all are compiled at once, which takes half a minute and is reported (`telling`). If there is no folder to keep
+install, all are compiled at once, which takes a minute and is reported (`telling`). If there is no folder to keep
 them in, each process compiles what it uses.
 
 numba notices when a kernel's own file changes, but not when one of the files whose functions it inlines does; a digest
@@ -28,7 +28,7 @@ from numba.core import event as events
 logger = logging.getLogger("zedlog.kernels")
 
 STAMP = "zedlog-kernels.sha256"
-_SOURCES = ("layout", "hashing", "table", "index", "join")
+_SOURCES = ("layout", "hashing", "views", "tape", "table", "index", "build", "join", "climb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +63,37 @@ class _Kernel:
         self._signature = signature
         self.compiled: Callable[..., Any] | None = None
 
+    def is_named(self, declared: Callable[..., Any]) -> bool:
+        """Whether this is what `kernel` returned for it, or what stands in its place since it was loaded."""
+        other = (declared.__module__, declared.__name__)
+        return (self._function.__module__, self._function.__name__) == other
+
+    @functools.cached_property
+    def lazy(self) -> Any:
+        """What other kernels call: it is compiled once for all of them, and for calls from Python."""
+        try:
+            return self.jit(cache=True)
+        except RuntimeError:
+            # No folder can be written.
+            return self.jit()
+
     def load(self) -> None:
         try:
-            self.compiled = self.jit(self._signature, cache=True)
-        except (RuntimeError, OSError):
-            # No folder can be written, or no more into this one. Any other fault comes again here.
-            self.compiled = self.jit(self._signature)
-        setattr(sys.modules[self._function.__module__], self._function.__name__, self.compiled)
+            compiled = self._compiled(self.lazy)
+        except OSError:
+            # No more can be written into the folder. Any other fault comes again here.
+            compiled = self._compiled(self.jit())
+        self.compiled = compiled
+        setattr(sys.modules[self._function.__module__], self._function.__name__, compiled)
 
-    def jit(self, *signature: Any, **options: Any) -> Any:
-        return numba.njit(*signature, nogil=True, **options)(self._function)
+    def _compiled(self, dispatcher: Any) -> Any:
+        if hasattr(dispatcher, "compile"):
+            dispatcher.compile(self._signature)
+            dispatcher.disable_compile()
+        return dispatcher
+
+    def jit(self, **options: Any) -> Any:
+        return numba.njit(nogil=True, **options)(self._function)
 
 
 _kernels: list[_Kernel] = []
@@ -98,6 +119,11 @@ def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]
         return call
 
     return declared
+
+
+def inner(declared: Callable[..., Any]) -> Any:
+    """A kernel as another kernel calls it."""
+    return next(each.lazy for each in _kernels if each.is_named(declared))
 
 
 @contextmanager

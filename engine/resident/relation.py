@@ -7,7 +7,9 @@ Python for each tuple.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,12 @@ import numpy.typing as npt
 from engine.circuit.normal import Fold
 from engine.errors import BudgetExceededError, WeightOverflowError, ZedlogError
 from engine.language.schema import ColumnType
+from engine.resident import build
 from engine.resident import index as index_kernels
 from engine.resident import table as kernels
 from engine.resident.layout import (
     ASSERTED,
+    ENTRIES,
     ENTRIES_USED,
     ENTRY,
     HELD,
@@ -48,13 +52,21 @@ from engine.resident.layout import (
 )
 
 ONE = np.ones(1, np.int64)
+_stamps = itertools.count(1)
 _SMALL = 1 << 20
 _COMPACT = 1 << 16
+_SOME_KEYS = 64
+_KNOWN = 1 / 32
+"""The share of the whole from which its size can be told."""
 
 
 def _larger(capacity: int) -> int:
     """Twice as much while small, then half as much again: memory follows the content within 1.5."""
     return capacity * 2 if capacity < _SMALL else capacity + (capacity >> 1)
+
+
+def _with_slack(size: int) -> int:
+    return size + (size >> 5) + 16
 
 
 class PushOverflow(Exception):
@@ -69,11 +81,48 @@ class PushOverflow(Exception):
 
 
 class Index:
-    """A hash index over some columns, with one posting for each entry."""
+    """A hash index over some columns, with one posting for each entry. `stamp`: another one whenever `arrays` are
+    other arrays."""
 
     def __init__(self, arity: int, columns: tuple[int, ...], entries: int, capacity: int = 16) -> None:
         self.columns = columns
         self.arrays = new_index(arity, columns, entries, capacity)
+
+    @property
+    def arrays(self) -> IndexArrays:
+        return self._arrays
+
+    @arrays.setter
+    def arrays(self, arrays: IndexArrays) -> None:
+        self._arrays = arrays
+        self.stamp = next(_stamps)
+
+    @classmethod
+    def built(cls, columns: tuple[int, ...], relation: RelationArrays, rows: I32, ids: I32) -> Index:
+        """An index with a posting for each of the entries `ids` of `rows`."""
+        arity = relation.rows.shape[1]
+        index = cls(arity, columns, len(relation.entries))
+        if not len(rows):
+            return index
+        keys, first, counts = build.number_keys(index.arrays, relation.rows, rows)
+        # With room for some more, so that the next one need not copy all.
+        postings = _with_slack(int((1 << np.ceil(np.log2(counts)).astype(np.int64)).sum()))
+        room = _with_slack(len(first))
+        slots = 32
+        while slots * 2 < 3 * (room + 1):
+            slots *= 2
+        index.arrays = index.arrays._replace(
+            slots=np.full(slots, NONE, np.int32),
+            keys=np.empty((room, len(columns)), np.int64),
+            key_start=np.empty(room, np.int32),
+            key_count=np.empty(room, np.int32),
+            key_class=np.empty(room, np.int8),
+            key_bound=np.empty(room, np.int32),
+            payload=np.empty((postings, arity - len(columns)), np.int64),
+            entry=np.empty(postings, np.int32),
+        )
+        build.fill_index(index.arrays, relation.rows, rows, ids, relation.entries, keys, first, counts)
+        return index
 
     def add(self, rows: I64, row_ids: I32, ids: I32, entries: Records) -> None:
         """Add postings for the entries `ids` of the rows `row_ids`."""
@@ -81,7 +130,7 @@ class Index:
         while (done := index_kernels.add_postings(self.arrays, rows, row_ids, ids, entries, done)) < len(
             row_ids
         ):
-            self._grow()
+            self.grow()
 
     def remove(self, rows: I64, row_ids: I32, entries: I32) -> None:
         """Remove their postings."""
@@ -114,17 +163,27 @@ class Index:
             size += _larger(len(a.key_start)) * (a.keys.itemsize * a.keys.shape[1] + 13) + 2 * a.slots.nbytes
         return size
 
-    def _grow(self) -> None:
+    def hold_keys(self, more: int) -> None:
+        """Make room for some more keys where there is hardly any, so that it is not asked for with every posting."""
+        if self.arrays.head[KEYS_USED] + min(more, _SOME_KEYS) > len(self.arrays.key_start):
+            self._grow_keys()
+
+    def _grow_keys(self) -> None:
+        a = self.arrays
+        size = _larger(len(a.key_start))
+        self.arrays = a._replace(
+            keys=grown(a.keys, size),
+            key_start=grown(a.key_start, size),
+            key_count=grown(a.key_count, size),
+            key_class=grown(a.key_class, size),
+            key_bound=grown(a.key_bound, size),
+        )
+
+    def grow(self) -> None:
+        """Enlarge what `add_postings` found full."""
         a = self.arrays
         if a.head[KEY_FREE] == NONE and a.head[KEYS] == len(a.key_start):
-            size = _larger(len(a.key_start))
-            self.arrays = a._replace(
-                keys=grown(a.keys, size),
-                key_start=grown(a.key_start, size),
-                key_count=grown(a.key_count, size),
-                key_class=grown(a.key_class, size),
-                key_bound=grown(a.key_bound, size),
-            )
+            self._grow_keys()
         elif (a.head[KEYS_USED] + 1) * 3 > a.slots.size * 2:
             slots = np.full(a.slots.size * 2, NONE, np.int32)
             index_kernels.rehash_keys(a, slots)
@@ -138,7 +197,8 @@ class Relation:
     """Rows, supports, entries and indexes of one relation. Row ids stay valid until `free` or `clear`.
 
     on_growth: called with the number of bytes before arrays are made. It may raise BudgetExceededError; then the
-    relation is unchanged, except for the rows that a `push` has already changed (PushOverflow).
+    relation is unchanged, except for the rows that a `push` has already changed (PushOverflow). marks: zeros, a byte
+    for each row, for kernels. stamp: another one whenever `arrays` or `marks` are other arrays.
     """
 
     def __init__(
@@ -153,11 +213,22 @@ class Relation:
         self.arrays: RelationArrays = new_relation(arity)
         self.indexes: dict[tuple[int, ...], Index] = {}
         self._on_growth = on_growth
-        self._marks: I8 = np.zeros(16, np.int8)
+        self.marks: I8 = np.zeros(16, np.int8)
         # A fold in place looks at all rows of a group: an index of rows, whose entry ids are row ids.
         self.fold = fold if fold is not None and not fold.sources else None
+        # What the arrays with these stamps take.
+        self._measured: tuple[tuple[int, ...], int] = (), 0
         self._groups: Index | None = None
         self._grouped: I8 = np.zeros(0, np.int8)
+
+    @property
+    def arrays(self) -> RelationArrays:
+        return self._arrays
+
+    @arrays.setter
+    def arrays(self, arrays: RelationArrays) -> None:
+        self._arrays = arrays
+        self.stamp = next(_stamps)
 
     # ---- sizes
 
@@ -182,9 +253,12 @@ class Relation:
 
     def memory(self) -> int:
         """Bytes reserved by rows, supports, entries and indexes."""
-        groups = 0 if self._groups is None else nbytes(self._groups.arrays) + self._grouped.nbytes
-        indexes = sum(nbytes(ix.arrays) for ix in self.indexes.values())
-        return nbytes(self.arrays) + self._marks.nbytes + indexes + groups
+        arranged = [*self.indexes.values(), *(() if self._groups is None else (self._groups,))]
+        stamps = (self.stamp, len(self._grouped), *(ix.stamp for ix in arranged))
+        if stamps != self._measured[0]:
+            size = nbytes(self.arrays) + self.marks.nbytes + self._grouped.nbytes
+            self._measured = stamps, size + sum(nbytes(ix.arrays) for ix in arranged)
+        return self._measured[1]
 
     # ---- supports
 
@@ -198,27 +272,31 @@ class Relation:
         done = 0
         while (done := kernels.push(self.arrays, codes, heights, weights, out, done)) < len(codes):
             if done < 0:
-                error = WeightOverflowError(
-                    f"a weight or a number of derivations in {self.name} does not fit into 64 bits",
-                    relation=self.name,
-                )
-                raise PushOverflow(error, out[: -1 - done])
+                raise PushOverflow(self.overflow(), out[: -1 - done])
             try:
-                self._grow()
+                self.grow()
             except BudgetExceededError as stop:
                 raise PushOverflow(stop, out[:done]) from None
         return out
 
-    def _grow(self) -> None:
+    def overflow(self) -> WeightOverflowError:
+        """The error for a support that leaves 64 bits."""
+        return WeightOverflowError(
+            f"a weight or a number of derivations in {self.name} does not fit into 64 bits",
+            relation=self.name,
+        )
+
+    def grow(self) -> None:
+        """Enlarge what `push` found full."""
         a = self.arrays
         rows = _larger(len(a.rows)) if a.head[ROW_FREE] == NONE and a.head[ROWS] == len(a.rows) else 0
         slots = a.slots.size * 2 if (a.head[LIVE] + 1) * 3 > a.slots.size * 2 else 0
         nodes = _larger(len(a.nodes)) if a.head[NODE_FREE] == NONE and a.head[NODES] == len(a.nodes) else 0
-        row = a.rows.itemsize * self.arity + a.heads.itemsize + self._marks.itemsize
+        row = a.rows.itemsize * self.arity + a.heads.itemsize + self.marks.itemsize
         self._announce(rows * row + slots * a.slots.itemsize + nodes * a.nodes.itemsize)
         if rows:
+            self.marks = np.zeros(rows, np.int8)
             self.arrays = a = a._replace(rows=grown(a.rows, rows), heads=grown(a.heads, rows))
-            self._marks = np.zeros(rows, np.int8)
         if slots:
             table = np.full(slots, NONE, np.int32)
             kernels.rehash(a, table)
@@ -237,7 +315,7 @@ class Relation:
         if self.fold is not None:
             return self._settle_groups(self.fold, touched, height)
         result: tuple[I32, I64, int, I32, I32] = kernels.settle(
-            self.arrays, touched, self._marks, height, signed
+            self.arrays, touched, self.marks, height, signed
         )
         return result
 
@@ -280,13 +358,7 @@ class Relation:
     def change_entries(self, rows: I32, weights: I64, height: int, removals: int) -> None:
         """Add `weights` to the entries of `rows` at `height`, here and in every index. `weights` is not kept."""
         # Before anything changes: what is done in part could not be undone.
-        room = len(self.arrays.entries)
-        if self.entries + len(rows) > room:
-            room = max(_larger(room), self.entries + len(rows))
-        size = room * self.arrays.entries.itemsize if room > len(self.arrays.entries) else 0
-        # The lists of rows, ids and weights come besides.
-        size += 16 * len(rows) + sum(ix.growth(len(rows), room) for ix in self.indexes.values())
-        self._announce(size)
+        self.hold_entries(len(rows))
         out_rows = np.empty(len(rows), np.int32)
         ids = np.empty(len(rows), np.int32)
         left = weights.copy()
@@ -295,20 +367,29 @@ class Relation:
             for ix in self.indexes.values():
                 ix.remove(self.arrays.rows, out_rows[:n], ids[:n])
         if not removals or left.any():
-            self._reserve_entries(len(rows))
             n = kernels.add_entries(self.arrays, rows, left, height, out_rows, ids)
             for ix in self.indexes.values():
                 ix.add(self.arrays.rows, out_rows[:n], ids[:n], self.arrays.entries)
 
-    def _reserve_entries(self, more: int) -> None:
-        a = self.arrays
-        capacity = len(a.entries)
-        if self.entries + more <= capacity:
-            return
-        capacity = max(_larger(capacity), self.entries + more)
-        self.arrays = a._replace(entries=grown(a.entries, capacity))
+    def hold_entries(self, more: int) -> None:
+        """Make room for `more` entries; room for their postings is announced with it.
+
+        Raises:
+            BudgetExceededError: there is none; nothing has changed.
+        """
+        a, room = self.arrays, len(self.arrays.entries)
+        if self.entries + more > room:
+            room = max(_larger(room), self.entries + more)
+        size = room * a.entries.itemsize if room > len(a.entries) else 0
+        # The lists of rows, ids and weights come besides.
+        size += 16 * more + sum(ix.growth(more, room) for ix in self.indexes.values())
+        self._announce(size)
+        if room > len(a.entries):
+            self.arrays = a._replace(entries=grown(a.entries, room))
+            for ix in self.indexes.values():
+                ix.hold_entries(room)
         for ix in self.indexes.values():
-            ix.hold_entries(capacity)
+            ix.hold_keys(more)
 
     def list_entries(self) -> tuple[I32, I32, I32]:
         """(rows, entry ids, height * 2 + sign) of all entries."""
@@ -322,12 +403,17 @@ class Relation:
         """Build the index over `columns` from the entries, if it is not there."""
         if columns in self.indexes:
             return
+        self._announce_index()
+        self._build_index(columns)
+
+    def _announce_index(self) -> None:
         # The index, and the lists of entries that it is made from.
         self._announce(self.entries * (28 + 8 * self.arity) + 4 * len(self.arrays.entries))
-        ix = Index(self.arity, columns, len(self.arrays.entries))
-        rows, ids, _ = self.list_entries()
-        ix.add(self.arrays.rows, rows, ids, self.arrays.entries)
-        self.indexes[columns] = ix
+
+    def _build_index(self, columns: tuple[int, ...]) -> None:
+        rows, ids = (np.empty(self.entries, np.int32) for _ in range(2))
+        kernels.list_entries(self.arrays, rows, ids, np.empty(0, np.int32))
+        self.indexes[columns] = Index.built(columns, self.arrays, rows, ids)
 
     # ---- reading
 
@@ -348,18 +434,82 @@ class Relation:
 
         Of a relation folded in place, only the folded value counts as derived, where rules contribute it.
         """
-        asserted, derived, present = self.sums(rows)
-        return asserted, derived_of(self.fold, derived, present), present
-
-    def sums(self, rows: I32) -> tuple[I64, I64, I64]:
-        """The same, also of what is not the folded value."""
         asserted, derived, present = (np.empty(len(rows), np.int64) for _ in range(3))
         kernels.describe(self.arrays, rows, asserted, derived, present)
-        return asserted, derived, present
+        return asserted, derived_of(self.fold, derived, present), present
+
+    def present(self) -> I64:
+        """The tuples that are present, a copy. Only where no entry has a negative weight, so that none has two."""
+        a = self.arrays
+        if a.head[ENTRIES_USED] == a.head[ROWS]:
+            rows: I64 = a.rows[: int(a.head[ROWS])].copy()
+            return rows
+        return self.codes(self.list_entries()[0])
 
     def codes(self, rows: I32) -> I64:
         """The tuples of `rows`, int64[n, arity], a copy."""
         return np.take(self.arrays.rows, rows, axis=0)
+
+    # ---- bulk
+
+    def empty(self) -> None:
+        """Drop everything, but keep the arrays. Only for a relation without indexes that is not folded."""
+        a = self.arrays
+        a.slots.fill(NONE)
+        fresh = new_relation(self.arity)
+        a.head[:], a.low[:], a.high[:] = fresh.head, fresh.low, fresh.high
+
+    def take(self, part: Relation, share: float) -> None:
+        """Append the tuples of `part`, none of which is here, with their supports and entries. Until the works of
+        `arranging` are done, nothing can be looked up. share: about the part of all that is to come that is here
+        after it.
+
+        Raises:
+            BudgetExceededError: there is no room; nothing has changed.
+        """
+        a, more = self.arrays, part.arrays
+
+        def room(have: int, counter: int) -> int:
+            wanted = int(a.head[counter] + more.head[counter])
+            # A few per cent more than is expected, since a copy costs more than that; but no leap by a first guess.
+            most = 4.0 if share < _KNOWN else 1 / _KNOWN
+            return have if wanted <= have else int(wanted * min(max(1.04 / share, 1.2), most)) + 16
+
+        rows, nodes = room(len(a.rows), ROWS), room(len(a.nodes), NODES)
+        entries = room(len(a.entries), ENTRIES)
+        size = rows * (a.rows.itemsize * self.arity + a.heads.itemsize + 1) if rows > len(a.rows) else 0
+        size += nodes * a.nodes.itemsize if nodes > len(a.nodes) else 0
+        size += entries * a.entries.itemsize if entries > len(a.entries) else 0
+        self._announce(size)
+        if rows > len(a.rows):
+            self.marks = np.zeros(rows, np.int8)
+            self.arrays = a = a._replace(rows=grown(a.rows, rows), heads=grown(a.heads, rows))
+        if nodes > len(a.nodes):
+            self.arrays = a = a._replace(nodes=grown(a.nodes, nodes))
+        if entries > len(a.entries):
+            self.arrays = a = a._replace(entries=grown(a.entries, entries))
+        build.append(a, more)
+
+    def arranging(self) -> list[Callable[[], None]]:
+        """What makes the table and the indexes after `take`: works that need nothing of each other.
+
+        Raises:
+            BudgetExceededError: there is no room; nothing has changed.
+        """
+        a = self.arrays
+        slots = 32
+        while slots * 2 < 3 * (self.live + 1):
+            slots *= 2
+        for _ in self.indexes:
+            self._announce_index()
+        self._announce(4 * slots)
+        table = np.full(slots, NONE, np.int32)
+
+        def fill() -> None:
+            build.fill_slots(a, table)
+            self.arrays = a._replace(slots=table)
+
+        return [fill, *(partial(self._build_index, columns) for columns in self.indexes)]
 
     # ---- dropping
 
@@ -381,8 +531,8 @@ class Relation:
 
     def clear(self) -> None:
         """Empty the relation, but keep its (empty) indexes."""
+        self.marks = np.zeros(16, np.int8)
         self.arrays = new_relation(self.arity)
-        self._marks = np.zeros(16, np.int8)
         self._groups, self._grouped = None, np.zeros(0, np.int8)
         self.indexes = {columns: Index(self.arity, columns, 16) for columns in self.indexes}
 
@@ -400,8 +550,8 @@ class Relation:
         groups: tuple[IndexArrays, I8] | None,
     ) -> None:
         """Go on with the arrays of a relation that was like this one, instead of its own."""
+        self.marks = np.zeros(len(arrays.rows), np.int8)
         self.arrays = arrays
-        self._marks = np.zeros(len(arrays.rows), np.int8)
         for columns, of_index in indexes.items():
             self.indexes[columns].arrays = of_index
         if groups is not None:

@@ -7,10 +7,12 @@ shared among threads by ranges of groups; the kernels release the interpreter's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +22,16 @@ from engine.errors import EvaluationError, WeightOverflowError
 from engine.language.canonical import format_rule
 from engine.resident import join as kernels
 from engine.resident.bound import BoundLet, BoundPlan, BoundStep, BoundWhere
+from engine.resident.climb import SPAN
 from engine.resident.layout import ENTRY, I8, I32, I64, Records, RelationArrays
 from engine.resident.relation import Index, Relation
+from engine.resident.workspace import Workspace
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 CHUNK = 1 << 20
 """The number of rows after which a join delivers a chunk."""
-SPAN = 1 << 22
-"""The dense accumulator's largest range: 13 bytes each for every thread."""
 PIECE = 1 << 17
 """Rows that a computed step takes at a time: some of them cost microseconds for each row."""
 PARALLEL = 1 << 21
@@ -127,9 +132,32 @@ class Runner:
     def __init__(self, threads: int) -> None:
         self.meet: Meet | None = None
         self.check: Callable[[], None] = lambda: None
+        self.threads = max(1, threads)
+        self._others: list[Runner] = []
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._scratch = [Scratch() for _ in range(max(1, threads))]
+        self.scratch = self._scratch[0]
+        self.workspace = Workspace()
         self.symbols: SymbolTable | None = None
+
+    def others(self, number: int) -> list[Runner]:
+        """Runners of one thread each, for parts of the work; they are kept."""
+        while len(self._others) < number:
+            self._others.append(Runner(1))
+        for other in self._others[:number]:
+            other.meet, other.symbols, other.check = self.meet, self.symbols, self.check
+        return self._others[:number]
+
+    def together(self, works: Sequence[Callable[[], T]]) -> list[T]:
+        """Do some works that need nothing of each other, in as many threads as there are."""
+        if self._pool is None:
+            return [work() for work in works]
+        return list(self._pool.map(lambda work: work(), works))
+
+    def submit(self, function: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> Future[T]:
+        """Call a function in one of the threads."""
+        assert self._pool is not None, "there are threads"
+        return self._pool.submit(function, *arguments, **keywords)
 
     def memory(self) -> int:
         """Bytes of the accumulators."""
@@ -154,10 +182,21 @@ class Runner:
                 start.equal,
                 start.columns,
             )
-        if not len(table[0]):
-            return
+        if len(table[0]):
+            self.go_on(plan, table, targets, charge, emit)
+
+    def go_on(
+        self,
+        plan: BoundPlan,
+        table: tuple[I64, I32, I64],
+        targets: Targets,
+        charge: Charge,
+        emit: Emit,
+        first: int = 0,
+    ) -> None:
+        """The same for bindings, from a step on."""
         try:
-            self._run(plan, table, targets, charge, emit)
+            self._run(plan, table, targets, charge, emit, first)
         except EvaluationError as error:
             self._reset()
             rule = plan.rule.rule.origin
@@ -172,7 +211,13 @@ class Runner:
             scratch.reset()
 
     def _run(
-        self, plan: BoundPlan, table: tuple[I64, I32, I64], targets: Targets, charge: Charge, emit: Emit
+        self,
+        plan: BoundPlan,
+        table: tuple[I64, I32, I64],
+        targets: Targets,
+        charge: Charge,
+        emit: Emit,
+        first: int,
     ) -> None:
         if not plan.steps:
             charge(len(table[0]))
@@ -184,8 +229,8 @@ class Runner:
                 stack.pop()
             elif not len(bindings[0]):
                 continue
-            elif len(stack) <= len(plan.steps):
-                step = plan.steps[len(stack) - 1]
+            elif len(stack) + first <= len(plan.steps):
+                step = plan.steps[len(stack) + first - 1]
                 if isinstance(step, BoundStep):
                     stack.append(self._step(step, bindings, targets(step), charge))
                 else:
@@ -296,9 +341,7 @@ class Runner:
                 ix, target.entries, bindings, groups, begin, end, shape, low, scratch.of(span), CHUNK
             )
             if overflow:
-                raise WeightOverflowError(
-                    "a number of derivations might not fit into 64 bits", relation=step.relation
-                )
+                raise joined_too_often(step.relation)
             return (codes, out_heights, out_weights), following
 
         shares = len(self._scratch) if total >= PARALLEL else 1
@@ -309,20 +352,35 @@ class Runner:
         accumulate: Callable[[Scratch, int, int], tuple[tuple[I64, I32, I64], int]],
         ranges: list[tuple[int, int]],
     ) -> Iterator[tuple[I64, I32, I64]]:
-        """Run `accumulate` over ranges of groups, a thread each, one chunk of each range at a time."""
-        while ranges:
-            self.check()
-            if len(ranges) == 1 or self._pool is None:
-                results = [accumulate(self._scratch[0], *ranges[0])]
-            else:
-                results = list(self._pool.map(accumulate, self._scratch, *zip(*ranges, strict=True)))
-            for chunk, _ in results:
+        """Run `accumulate` over ranges of groups, a thread each. While a chunk is looked at, the threads go on."""
+        if self._pool is None or len(ranges) == 1:
+            for begin, end in ranges:
+                while begin < end:
+                    self.check()
+                    chunk, begin = accumulate(self._scratch[0], begin, end)
+                    yield chunk
+            return
+        running = deque(
+            (scratch, end, self._pool.submit(accumulate, scratch, begin, end))
+            for scratch, (begin, end) in zip(self._scratch, ranges, strict=False)
+        )
+        try:
+            while running:
+                self.check()
+                scratch, end, future = running[0]
+                chunk, following = future.result()
+                running.popleft()
+                if following < end:
+                    running.append((scratch, end, self._pool.submit(accumulate, scratch, following, end)))
                 yield chunk
-            ranges = [
-                (following, end)
-                for (_, following), (_, end) in zip(results, ranges, strict=False)
-                if following < end
-            ] + ranges[len(results) :]
+        finally:
+            # Their scratch memory must not be used before they have ended.
+            wait([future for _, _, future in running])
+
+
+def joined_too_often(relation: str) -> WeightOverflowError:
+    """The error for a join whose sums could leave 64 bits."""
+    return WeightOverflowError("a number of derivations might not fit into 64 bits", relation=relation)
 
 
 def _taken(bindings: tuple[I64, I32, I64], rows: npt.NDArray[np.intp]) -> tuple[I64, I32, I64]:

@@ -10,13 +10,15 @@ the stratum's own relations as they still are; then, in ascending height, the en
 supports. A derivation is pushed to the head's supports at once, even if its height has not been reached: at height k
 only supports up to k count, and all of those are complete when k is reached.
 
-Every loop here is over strata, rules, heights and batches; the work for tuples is in kernels.
+The work for tuples and heights is in a compiled loop (climb.py); here is what comes before it, and what it asks for on
+its way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,38 +27,29 @@ from engine.circuit.normal import Fold
 from engine.maintenance.meter import Meter
 from engine.maintenance.oscillation import Oscillation
 from engine.maintenance.placement import FactDelta
-from engine.resident.bound import BoundPlan, BoundStep
+from engine.resident import climb, steps, views
+from engine.resident.board import Board
+from engine.resident.bound import AnyStep, BoundPlan, BoundStep
 from engine.resident.clocked import ClockedFold
 from engine.resident.folds import current_values, distinct_rows, fold_groups
+from engine.resident.journal import RelationJournal
 from engine.resident.layout import I32, I64
-from engine.resident.relation import ONE, PushOverflow, Relation
-from engine.resident.steps import Batch, BatchIndex, Runner, Target
+from engine.resident.relation import ONE, Relation
+from engine.resident.steps import Batch, BatchIndex, Runner, Target, joined_too_often
 
 GROUND = np.zeros(1, np.int32)
 """Height 0, for all."""
 _ONE_UP = np.ones(1, np.int32)
+_NO_LIMIT = int(np.iinfo(np.int64).max)
 
-Journal = dict[str, "RelationJournal"]
-
-
-class RelationJournal:
-    """What an epoch did to one relation, in enough detail to undo and to report it. `fresh`: the relation was empty
-    before.
-
-    pushes: (rows, heights, weights) of supports; none of a fresh relation. entries: (rows, weights, height); none of a
-    fresh relation in a stratum that is not signed.
-    """
-
-    def __init__(self, fresh: bool) -> None:
-        self.fresh = fresh
-        self.pushes: list[tuple[I32, I32, I64]] = []
-        self.entries: list[tuple[I32, I64, int]] = []
+Journal = dict[str, RelationJournal]
 
 
 class ResidentStratum:
     """The work on one stratum. `bound[id]` are the plans of a rule, by body atom.
 
-    deltas: the net changes of lower relations. replaced: the old relations of the stratum, if it is built anew.
+    deltas: the net changes of lower relations. replaced: the old relations of the stratum, if it is built anew. board:
+    the stratum's from an earlier epoch.
     """
 
     ahead = True
@@ -71,6 +64,7 @@ class ResidentStratum:
         journal: Journal,
         deltas: Mapping[str, Batch] | None = None,
         replaced: Mapping[str, Relation] | None = None,
+        board: Board | None = None,
     ) -> None:
         self._stratum = stratum
         self._deltas = deltas or {}
@@ -81,10 +75,8 @@ class ResidentStratum:
         self._runner = runner
         self._meter = meter
         self._journal = journal
-        self._schedule: dict[int, dict[str, list[I32]]] = {}
         self._signed = stratum.signed
         self._watch = Oscillation(stratum, self._last_height) if self._signed else None
-        self._by_start: dict[str, tuple[list[BoundPlan], list[BoundPlan], list[BoundPlan]]] = {}
         self._clocked = {
             fold.target: ClockedFold(
                 fold,
@@ -96,6 +88,37 @@ class ResidentStratum:
         }
         # Sources come first at each height: what is folded from them counts at the same height.
         self._folded = frozenset(s for fold in stratum.clocked for s in fold.sources if s in self._own)
+        self._board = board if board is not None else Board(stratum, bound)
+        self._kept: object = None
+        self._begin()
+
+    def _begin(self) -> None:
+        board, budget = self._board, self._meter.budget
+        board.refresh(self._relations)
+        for n in range(board.own):
+            name = board.names[n]
+            changes = self._journal[name]
+            line = board.relations[n]
+            changes.write(line)
+            line[views.TRAITS] = (
+                views.OWN
+                + (0 if changes.fresh else views.PUSHES_KEPT)
+                + (0 if changes.fresh and not self._signed else views.CHANGES_KEPT)
+                + (views.CLOCKED if name in self._folded else 0)
+                + (views.GROUPED if self._relations[name].fold is not None else 0)
+            )
+        workspace = self._runner.workspace
+        workspace.begin(board.own, self._answer)
+        self._ledger, self._tallies = workspace.ledger, workspace.tallies
+        ledger = self._ledger
+        ledger[climb.SIGNED_STRATUM] = self._signed
+        ledger[climb.STEPPED] = bool(self._clocked)
+        ledger[climb.TALLEST] = -1 if self._watch is not None else budget.tallest(self._stratum)
+        ledger[climb.MOST_TUPLES] = _NO_LIMIT if budget.tuples is None else budget.tuples
+        ledger[climb.SMALL] = steps.CHUNK
+        ledger[climb.HELD_TUPLES] = 0 if budget.tuples is None else self._meter.held
+        self._write_scratch()
+        self._set_quiet()
 
     # ---- the three sources of change
 
@@ -115,19 +138,25 @@ class ResidentStratum:
         for place, relation in enumerate(order):
             to_come = frozenset(order[place + 1 :])
 
-            def targets(
-                step: BoundStep, relation: str = relation, to_come: frozenset[str] = to_come
-            ) -> list[Target]:
+            def corrected(step: AnyStep, relation: str = relation, to_come: frozenset[str] = to_come) -> bool:
+                """Whether a step sees the relation without its change: the change is carried through later."""
+                return isinstance(step, BoundStep) and (
+                    step.relation in to_come or (step.relation == relation and not step.before)
+                )
+
+            def targets(step: BoundStep, corrected: Callable[[AnyStep], bool] = corrected) -> list[Target]:
                 main = [self._main(step)]
-                if step.relation in to_come or (step.relation == relation and not step.before):
+                if corrected(step):
                     # Without the change: for a negated atom, what appeared was absent before.
                     sign = 1 if step.absent else -1
                     main.append(_batch_target(indexes, step, deltas[step.relation], False, sign))
                 return main
 
             for plan in plans[relation]:
-                self._send(plan, deltas[relation])
-                self._runner.run(plan, deltas[relation], targets, self._meter.charge, self._emit)
+                if any(corrected(step) for step in plan.steps):
+                    self._interpret(plan, deltas[relation], targets)
+                else:
+                    self._through(plan, deltas[relation])
 
     def whole_rule(self, rule: str, weight: int) -> None:
         """Add all derivations of a rule over the collections as they are, times `weight`."""
@@ -140,9 +169,7 @@ class ResidentStratum:
         rows, _, hw = relation.list_entries()
         weights = (weight * (1 - 2 * (hw & 1))).astype(np.int64) if relation.negative else ONE * weight
         heights = hw >> 1 if relation.name in self._own else GROUND
-        batch = Batch(relation.codes(rows), heights, weights)
-        self._send(smallest, batch)
-        self._runner.run(smallest, batch, lambda step: [self._main(step)], self._meter.charge, self._emit)
+        self._through(smallest, Batch(relation.codes(rows), heights, weights))
 
     def fold_changes(self, fold: Fold, whole: Iterable[str] = ()) -> None:
         """Fold again the groups that changed in the sources; a fold on the height clock only gets these groups.
@@ -168,9 +195,11 @@ class ResidentStratum:
             return
         if not len(groups):
             return
+        self._flush()
         values, found = fold_groups(
             fold, groups, [self._relations[s] for s in fold.sources], self._meter.charge
         )
+        self._set_quiet()
         old_codes, old_values, old_found = current_values(fold, groups, target)
         same = found & old_found & (values == old_values)
         gone, new = old_found & ~same, found & ~same
@@ -185,7 +214,7 @@ class ResidentStratum:
     def assert_facts(self, relation: str, facts: FactDelta) -> None:
         """Add to the asserted weights of tuples."""
         codes, weights = facts
-        self._push(relation, codes, GROUND, weights)
+        self._push(relation, codes, GROUND, weights, derived=False)
 
     def assert_held(self) -> None:
         """Assert the facts of the relations that are replaced."""
@@ -206,22 +235,12 @@ class ResidentStratum:
 
     def run(self) -> None:
         """Bring entries, and whatever follows from them, up to date with the supports, height by height."""
-        while (height := self._next_height()) is not None:
-            self._meter.height(height, self._stratum)
-            if self._watch is not None:
-                self._watch.rise(height)
-            if self._clocked:
-                due = self._schedule.get(height, {})
-                self._settle({name: due.pop(name) for name in sorted(self._folded & due.keys())}, height)
-                self._fold_at(height)
-            self._settle(self._schedule.pop(height, {}), height)
-
-    def _next_height(self) -> int | None:
-        if not self._clocked:
-            return min(self._schedule, default=None)
-        heights = [min(self._schedule)] if self._schedule else []
-        heights += [h for fold in self._clocked.values() if (h := fold.next_height()) is not None]
-        return min(heights, default=None)
+        board = self._board
+        # However little there is to do, whoever wants it to end is heard.
+        self._meter.check_time()
+        self._call(climb.climb, board.relations, board.indexes, board.tape, board.plans, board.bounds)
+        self._flush()
+        self._runner.workspace.end()
 
     def _last_height(self) -> int:
         """The greatest height at which an own relation has an entry now."""
@@ -230,139 +249,263 @@ class ResidentStratum:
             default=0,
         )
 
-    def _settle(self, scheduled: Mapping[str, list[I32]], height: int) -> None:
-        """Bring the entries of the scheduled rows at `height` up to date, and carry the changes on."""
-        changes = {}
-        for name, rows in sorted(scheduled.items()):
-            relation = self._relations[name]
-            waiting = sum(map(len, rows))
-            self._meter.beside -= 4 * waiting
-            # What is touched, and what comes out: rows, weights, and what is to be looked at later.
-            self._meter.reserve(32 * waiting, relation)
-            touched = rows[0] if len(rows) == 1 else np.concatenate(rows)
-            changed, weights, removals, later, heights = relation.settle(touched, height, self._signed)
-            if len(later):
-                self._look_later(name, later, heights)
-            if len(changed):
-                changes[name] = (changed, weights, removals)
-        for name, (changed, weights, removals) in changes.items():
-            self._apply(name, changed, weights, removals, height)
+    # ---- into the compiled loop
 
-    def _fold_at(self, height: int) -> None:
+    def _call(self, kernel: Callable[..., int], *arguments: object) -> None:
+        """Call one of its functions; an error that stopped it is raised."""
+        if kernel(self._ledger, self._tallies, *arguments):
+            error = self._runner.workspace.error
+            assert error is not None, "a call back keeps the reason why it stops"
+            raise error
+
+    def _through(self, plan: BoundPlan, batch: Batch) -> None:
+        """Carry a batch through a plan; all of its atoms see the relations as they are."""
+        if not len(batch):
+            return
+        board = self._board
+        place = board.place(plan)
+        board.refresh(self._relations)
+        self._send(plan, batch)
+        weights = batch.weights if plan.start.sign > 0 else -batch.weights
+        self._call(
+            climb.through,
+            board.relations,
+            board.indexes,
+            board.tape,
+            place,
+            batch.codes,
+            batch.heights,
+            weights,
+        )
+
+    def _interpret(self, plan: BoundPlan, batch: Batch, targets: Callable[[BoundStep], list[Target]]) -> None:
+        """The same from here, with targets of its own for each atom."""
+        self._flush()
+        self._send(plan, batch)
+        self._runner.run(plan, batch, targets, self._meter.charge, self._emit)
+        self._write_scratch()
+        self._set_quiet()
+
+    def _emit(self, plan: BoundPlan, codes: I64, heights: I32, weights: I64) -> None:
+        self._push(plan.head, codes, heights + 1, weights)
+
+    def _push(self, name: str, codes: I64, heights: I32, weights: I64, derived: bool = True) -> None:
+        board = self._board
+        codes = np.ascontiguousarray(codes)
+        self._call(climb.deliver, board.relations, board.number(name), codes, heights, weights, derived)
+
+    def _send(self, plan: BoundPlan, batch: Batch) -> None:
+        """Tell the watch of the strategy whether the following derivations are added or taken away."""
+        share = float(np.sign(batch.weights).mean()) * plan.start.sign if len(batch) else 0.0
+        self._tallies[climb.DIRECTION] = share
+        self._meter.course.send(share)
+
+    def _main(self, step: BoundStep) -> Target:
+        return Target.main(self._relations[step.relation], step.columns, step.relation in self._own)
+
+    # ---- what it has counted
+
+    def _flush(self) -> None:
+        """Tell the meter what was counted since the last time."""
+        ledger, tallies, course = self._ledger, self._tallies, self._meter.course
+        for height, derivations in self._runner.workspace.profile():
+            self._meter.passed(height, derivations)
+        course.emitted(int(ledger[climb.PUSHED]), float(tallies[climb.NET]), float(tallies[climb.GROSS]))
+        course.send(float(tallies[climb.DIRECTION]))
+        course.rise(int(ledger[climb.HEIGHT]))
+        ledger[climb.PUSHED] = ledger[climb.SPENT] = 0
+        tallies[climb.NET] = tallies[climb.GROSS] = 0.0
+
+    def _set_quiet(self) -> None:
+        """So many derivations need not be charged one by one."""
+        self._ledger[climb.SPENT] = 0
+        self._ledger[climb.QUIET] = int(min(_NO_LIMIT, self._meter.quiet()))
+
+    # ---- what it asks for
+
+    def _answer(self, what: int, a: int, b: int) -> None:
+        getattr(self, self._answers[what])(a, b)
+
+    def _charge(self, step: int, _: int) -> None:
+        self._flush()
+        self._meter.charge(step)
+        self._set_quiet()
+
+    def _check_time(self, *_: int) -> None:
+        self._meter.check_time()
+
+    def _rise(self, height: int, _: int) -> None:
+        self._meter.height(height, self._stratum)
+        if self._watch is not None:
+            self._watch.rise(height)
+            self._ledger[climb.NOTED] = self._watch.watches
+
+    def _check_tuples(self, n: int, _: int) -> None:
+        self._meter.tuples(self._relation(n), self._stratum)
+        self._ledger[climb.HELD_TUPLES] = self._meter.held
+
+    def _make_room(self, n: int, _: int) -> None:
+        relation = self._relation(n)
+        relation.grow()
+        self._board.refresh_relation(relation)
+
+    def _keep_more(self, n: int, more: int) -> None:
+        changes = self._journal[self._board.names[n]]
+        changes.grow(abs(more), more > 0, partial(self._beside, self._relation(n)))
+        changes.write(self._board.relations[n])
+
+    def _beside(self, relation: Relation | None, size: int) -> None:
+        self._meter.reserve(size, relation)
+        self._meter.beside += size
+
+    def _rise_further(self, tallest: int, _: int) -> None:
+        self._runner.workspace.grow_heights(tallest, self._meter.reserve)
+
+    def _wait_more(self, more: int, _: int) -> None:
+        self._runner.workspace.grow_items(more, self._meter.reserve)
+
+    def _tell_profile(self, *_: int) -> None:
+        self._flush()
+        self._set_quiet()
+
+    def _widen(self, span: int, _: int) -> None:
+        self._runner.scratch.of(span)
+        self._write_scratch()
+
+    def _write_scratch(self) -> None:
+        scratch, ledger = self._runner.scratch, self._ledger
+        ledger[climb.SUMS_AT] = scratch.sums.ctypes.data
+        ledger[climb.SUM_MARKS_AT] = scratch.marks.ctypes.data
+        ledger[climb.SUMS_TOUCHED_AT] = scratch.touched.ctypes.data
+        ledger[climb.SUMS_ROOM] = len(scratch.sums)
+
+    def _hold_entries(self, n: int, more: int) -> None:
+        relation = self._relation(n)
+        relation.hold_entries(more)
+        self._board.refresh_relation(relation)
+
+    def _hold_postings(self, n: int, at: int) -> None:
+        relation = self._relation(n)
+        relation.indexes[self._board.columns(at)].grow()
+        self._board.refresh_relation(relation)
+
+    def _given(self) -> Batch:
+        """The bindings of a call back."""
+        at, rows, columns, heights, some, weights, many = self._ledger[climb.GIVEN : climb.GIVEN + 7].tolist()
+        return Batch(
+            views.int64_at(at, rows * columns).reshape(rows, columns),
+            views.int32_at(heights, some),
+            views.int64_at(weights, many),
+        )
+
+    def _go_on(self, place: int, number: int) -> None:
+        """Run a plan from a step on."""
+        plan, given = self._board.plan(place), self._given()
+        self._flush()
+        self._runner.go_on(
+            plan,
+            (given.codes, given.heights, given.weights),
+            lambda step: [self._main(step)],
+            self._meter.charge,
+            self._emit,
+            number,
+        )
+        self._write_scratch()
+        self._set_quiet()
+
+    def _carry(self, place: int, n: int) -> None:
+        """Carry a batch through a plan in which some atoms see the relation as it was, and some with the batch."""
+        name, batch = self._board.names[n], self._given()
+        indexes: dict[tuple[str, tuple[int, ...]], BatchIndex] = {}
+
+        def targets(step: BoundStep) -> list[Target]:
+            main = [self._main(step)]
+            if step.relation == name and step.before:
+                main.append(_batch_target(indexes, step, batch, True, 1))
+            return main
+
+        self._interpret(self._board.plan(place), batch, targets)
+
+    def _settle_groups(self, n: int, height: int) -> None:
+        ledger = self._ledger
+        touched = self._given().heights
+        rows, weights, removals, later, heights = self._relation(n).settle(touched, height, self._signed)
+        # Alive until they have been read.
+        self._kept = rows, weights, later, heights
+        ledger[climb.GIVEN : climb.GIVEN + 7] = (
+            rows.ctypes.data,
+            len(rows),
+            weights.ctypes.data,
+            removals,
+            later.ctypes.data,
+            len(later),
+            heights.ctypes.data,
+        )
+
+    def _fold_at(self, height: int, _: int) -> None:
         """Advance the folds on the clock: the sources are complete up to `height`, and the targets have not been
         settled there yet.
         """
+        self._flush()
         for target, fold in sorted(self._clocked.items()):
             if fold.is_due(height):
                 codes, weights = fold.advance(height, self._runner.symbols)
                 if len(codes):
                     self._push(target, codes, np.array([height], np.int32), weights)
+        self._set_quiet()
 
-    def _apply(self, name: str, changed: I32, weights: I64, removals: int, height: int) -> None:
-        """One relation's batch of entry changes at one height, through every plan that starts at it."""
-        relation = self._relations[name]
-        if self._watch is not None and self._watch.watches:
-            self._watch.note({name: (relation.codes(changed), weights)})
-        early, mixed, late = self._plans_from(name)
-        if early or mixed or late:
-            self._meter.reserve(8 * relation.arity * len(changed), relation)
-            one = removals == 0 and not self._signed
-            batch = Batch(relation.codes(changed), np.array([height], np.int32), ONE if one else weights)
-            run = partial(self._runner.run, charge=self._meter.charge, emit=self._emit)
-            self._send(None, batch)
-            for plan in early:
-                run(plan, batch, lambda step: [self._main(step)])
-            indexes: dict[tuple[str, tuple[int, ...]], BatchIndex] = {}
+    def _next_height(self, height: int, _: int) -> None:
+        due = [h for fold in self._clocked.values() if (h := fold.next_height()) is not None]
+        self._ledger[climb.GIVEN] = min([height, *due])
 
-            def targets(step: BoundStep) -> list[Target]:
-                main = [self._main(step)]
-                if step.relation == name and step.before:
-                    main.append(_batch_target(indexes, step, batch, True, 1))
-                return main
-
-            for plan in mixed:
-                run(plan, batch, targets)
-        changes = self._journal[name]
-        relation.change_entries(changed, weights, height, removals)
-        if self._signed or not changes.fresh:
-            changes.entries.append((changed, weights, height))
-            self._meter.beside += changed.nbytes + weights.nbytes
-        if name in self._folded:
-            for fold in self._clocked.values():
-                if name in fold.fold.sources:
-                    fold.note(name, changed, weights)
-        if late:
-            for plan in late:
-                run(plan, batch, lambda step: [self._main(step)])
-
-    def _plans_from(self, name: str) -> tuple[list[BoundPlan], list[BoundPlan], list[BoundPlan]]:
-        """The plans that start at a relation, by what their other atoms of it see: the old one, both, the new one."""
-        if name not in self._by_start:
-            self._by_start[name] = self._find_plans(name)
-        return self._by_start[name]
-
-    def _find_plans(self, name: str) -> tuple[list[BoundPlan], list[BoundPlan], list[BoundPlan]]:
-        early: list[BoundPlan] = []
-        mixed: list[BoundPlan] = []
-        late: list[BoundPlan] = []
-        for rule in self._stratum.rules:
-            for plan in self._bound[rule.id]:
-                if plan.start.relation == name:
-                    same = {s.before for s in plan.steps if isinstance(s, BoundStep) and s.relation == name}
-                    (mixed if len(same) == 2 else late if True in same else early).append(plan)
-        return early, mixed, late
-
-    # ---- pushing supports
-
-    def _send(self, plan: BoundPlan | None, batch: Batch) -> None:
-        """Tell the watch of the strategy whether the following derivations are added or taken away."""
-        weights = batch.weights
-        # A batch of one tuple is the rule in a deep recursion.
-        share = float(np.sign(weights).mean()) if len(batch) and weights.size > 1 else 0.0
-        if weights.size == 1 and len(batch):
-            share = 1.0 if weights[0] > 0 else -1.0 if weights[0] < 0 else 0.0
-        self._meter.course.send(share * (plan.start.sign if plan is not None else 1))
-
-    def _emit(self, plan: BoundPlan, codes: I64, heights: I32, weights: I64) -> None:
-        self._push(plan.head, codes, heights + 1, weights)
-
-    def _push(self, name: str, codes: I64, heights: I32, weights: I64) -> None:
-        relation = self._relations[name]
-        changes = self._journal[name]
-        try:
-            rows = relation.push(codes, heights, weights)
-        except PushOverflow as stop:
-            n = len(stop.rows)
-            if not changes.fresh and n:
-                changes.pushes.append((stop.rows, heights[:n], weights[:n]))
-            raise stop.error from None
-        if not changes.fresh:
-            changes.pushes.append((rows, heights, weights))
-            self._meter.beside += rows.nbytes + heights.nbytes + weights.nbytes
-        if heights is not GROUND:
-            # As floats: the sum of counts that fit into 64 bits need not.
-            times = len(codes) if weights.size == 1 else 1
-            net = float(weights.sum(dtype=np.float64)) * times
-            gross = net if changes.fresh else float(np.abs(weights).sum(dtype=np.float64)) * times
-            self._meter.course.emitted(len(codes), net, gross)
-        self._meter.tuples(relation, self._stratum)
-        self._look_later(name, rows, heights)
-
-    def _look_later(self, name: str, rows: I32, heights: I32) -> None:
-        """Put rows on the schedule at their heights."""
-        self._meter.beside += rows.nbytes
-        first = int(heights[0])
-        if heights.size == 1 or (heights == first).all():
-            self._schedule.setdefault(first, {}).setdefault(name, []).append(rows)
+    def _note(self, n: int, clock: int) -> None:
+        name, given = self._board.names[n], self._given()
+        if not clock:
+            assert self._watch is not None, "a signed stratum is watched"
+            self._watch.note({name: (given.codes, given.weights)})
             return
-        order = np.argsort(heights, kind="stable")
-        ordered = heights[order]
-        cuts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-        for part in np.split(order, cuts):
-            self._schedule.setdefault(int(heights[part[0]]), {}).setdefault(name, []).append(rows[part])
+        for fold in self._clocked.values():
+            if name in fold.fold.sources:
+                # In the place of heights are the rows.
+                fold.note(name, given.heights.copy(), given.weights.copy())
 
-    def _main(self, step: BoundStep) -> Target:
-        return Target.main(self._relations[step.relation], step.columns, step.relation in self._own)
+    def _reserve(self, n: int, size: int) -> None:
+        self._meter.reserve(size, self._relation(n))
+
+    def _collect(self, n: int, _: int) -> None:
+        raise NotImplementedError("only a stratum in blocks collects")
+
+    def _overflow(self, n: int, join: int) -> None:
+        if join:
+            raise joined_too_often(self._board.names[n])
+        raise self._relation(n).overflow()
+
+    def _relation(self, n: int) -> Relation:
+        return self._relations[self._board.names[n]]
+
+    _answers: ClassVar[dict[int, str]] = {
+        climb.ASK_CHARGE: "_charge",
+        climb.ASK_TIME: "_check_time",
+        climb.ASK_HEIGHT: "_rise",
+        climb.ASK_TUPLES: "_check_tuples",
+        climb.ASK_ROOM: "_make_room",
+        climb.ASK_JOURNAL: "_keep_more",
+        climb.ASK_HEIGHTS: "_rise_further",
+        climb.ASK_ITEMS: "_wait_more",
+        climb.ASK_PROFILE: "_tell_profile",
+        climb.ASK_SCRATCH: "_widen",
+        climb.ASK_ENTRIES: "_hold_entries",
+        climb.ASK_POSTINGS: "_hold_postings",
+        climb.ASK_STEP: "_go_on",
+        climb.ASK_PLAN: "_carry",
+        climb.ASK_GROUPS: "_settle_groups",
+        climb.ASK_CLOCK: "_fold_at",
+        climb.ASK_NEXT: "_next_height",
+        climb.ASK_NOTE: "_note",
+        climb.ASK_MEMORY: "_reserve",
+        climb.ASK_COLLECT: "_collect",
+        climb.OVERFLOWED: "_overflow",
+    }
 
 
 def _batch_target(

@@ -40,6 +40,8 @@ from engine.resident.layout import (
 I64_1, I64_2 = types.int64[::1], types.int64[:, ::1]
 I32_1, I8_1 = types.int32[::1], types.int8[::1]
 _BLOCK = 32
+_NEAR = 1 << 16
+"""Slots of a table that is in the cache: then nothing is waited for."""
 _MAX = np.iinfo(np.int64).max
 _MIN = np.iinfo(np.int64).min
 
@@ -88,9 +90,12 @@ def push(r, tuples, heights, weights, out, begin):
     one_height, one_weight = heights.size == 1, weights.size == 1
     likely = np.empty(_BLOCK, np.int32)
     warm = np.int32(0)
+    far = r.slots.size > _NEAR
     for i in range(begin, tuples.shape[0]):
         ahead = (i - begin) % _BLOCK
-        if ahead == 0:
+        if not far:
+            likely[ahead] = NONE
+        elif ahead == 0:
             # The slots, rows and first nodes of a block are read in three loops of independent loads, so that the
             # processor waits for many cache misses at once; what they find is only a guess for the loop below.
             size = min(_BLOCK, tuples.shape[0] - i)
@@ -440,7 +445,7 @@ def add_entries(r, rows, weights, k, out_rows, out_entries):
 
 @kernel(types.int64(RELATION, I32_1, I32_1, I32_1))
 def list_entries(r, out_rows, out_entries, out_hw):
-    """All entries: row, id and height-weight. The arrays hold head[ENTRIES_USED]."""
+    """All entries: row, id and height-weight. The arrays hold head[ENTRIES_USED]; the last may be empty."""
     n = 0
     for row in range(r.head[ROWS]):
         entry = r.heads[row]["entry"]
@@ -449,7 +454,8 @@ def list_entries(r, out_rows, out_entries, out_hw):
         while entry != NONE:
             out_rows[n] = row
             out_entries[n] = entry
-            out_hw[n] = r.entries[entry]["hw"]
+            if out_hw.size > 0:
+                out_hw[n] = r.entries[entry]["hw"]
             n += 1
             entry = r.entries[entry]["next"]
     return n
@@ -472,6 +478,42 @@ def describe(r, rows, asserted, derived, present):
             p += 1 - 2 * (r.entries[entry]["hw"] & 1)
             entry = r.entries[entry]["next"]
         asserted[i], derived[i], present[i] = a, d, p
+
+
+@kernel(I64_2(RELATION, types.Tuple((I32_1, I32_1, I64_1)), types.Tuple((I32_1, I32_1, I64_1))))
+def moved(r, pushes, entries):
+    """The rows of a journal, ascending: int64[n, 7] of the row, `describe` now, and `describe` before the journal.
+
+    pushes, entries: (rows, heights, weights).
+    """
+    pushed, heights, weights = pushes
+    changed, _, moves = entries
+    rows = np.sort(np.concatenate((pushed, changed)))
+    n = 0
+    for i in range(rows.size):
+        if i == 0 or rows[i] != rows[n - 1]:
+            rows[n] = rows[i]
+            n += 1
+    rows = rows[:n]
+    found = np.zeros((n, 7), np.int64)
+    for i in range(n):
+        found[i, 0] = rows[i]
+        node = r.heads[rows[i]]["support"]
+        while node != NONE:
+            found[i, 1 if r.nodes[node]["height"] == 0 else 2] += r.nodes[node]["count"]
+            node = r.nodes[node]["next"]
+        entry = r.heads[rows[i]]["entry"]
+        while entry != NONE:
+            found[i, 3] += 1 - 2 * (r.entries[entry]["hw"] & 1)
+            entry = r.entries[entry]["next"]
+        for c in range(3):
+            found[i, 4 + c] = found[i, 1 + c]
+    for i in range(pushed.size):
+        at = np.searchsorted(rows, pushed[i])
+        found[at, 4 if heights[i] == 0 else 5] -= weights[i]
+    for i in range(changed.size):
+        found[np.searchsorted(rows, changed[i]), 6] -= moves[i]
+    return found
 
 
 @kernel(types.void(RELATION, I64_2, I32_1))

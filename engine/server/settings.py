@@ -115,14 +115,15 @@ class EngineSettings(DatabaseSettings):
         Shown("SECONDS", _EVALUATION),
     ] = 600.0
     max_height: Annotated[
-        int,
+        int | None,
         whole(1),
         Field(
             description="Refuse a transaction whose recursion needs more heights than this, that is, in which the "
-            "shortest derivation of some tuple is longer."
+            "shortest derivation of some tuple is longer. Without it, only a recursion that computes values is "
+            f"limited, to {MAX_HEIGHT:,}."
         ),
-        Shown("N", _EVALUATION),
-    ] = MAX_HEIGHT
+        Shown("N", _EVALUATION, "none"),
+    ] = None
     switch: Annotated[
         float,
         typed(lambda text: Policy(switch=parse_switch(text)).switch),

@@ -28,10 +28,11 @@ from engine.maintenance.meter import Growing, Meter
 from engine.maintenance.placement import Encode, FactDelta
 from engine.resident.bound import BoundPlan, bind_rule
 from engine.resident.changes import visible_change
+from engine.resident.journal import RelationJournal
 from engine.resident.layout import I64
 from engine.resident.relation import Relation
 from engine.resident.steps import Batch, Runner
-from engine.resident.stratum import GROUND, RelationJournal, ResidentStratum
+from engine.resident.stratum import GROUND, ResidentStratum
 from engine.resident.transfer import fill, hold, to_table
 from engine.spark.changes import Changes
 from engine.spark.stratum import Lower

@@ -61,14 +61,15 @@ def run(
         ),
     ] = None,
     max_height: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--max-height",
             envvar="ZEDLOG_MAX_HEIGHT",
             metavar="N",
-            help="Give up if a recursion goes through more rounds (heights).",
+            help="Give up if a recursion goes through more rounds (heights). Default: "
+            f"{MAX_HEIGHT:,} where it computes values, else no limit.",
         ),
-    ] = str(MAX_HEIGHT),
+    ] = None,
 ) -> None:
     """Evaluate a program over files, once, as Souffle would. Needs no service. Ctrl-C ends it.
 
@@ -85,7 +86,7 @@ def run(
     with wrong_usage("--memory"):
         size = default_memory_budget() if memory is None else parse_size(memory)
     with wrong_usage("--max-height (ZEDLOG_MAX_HEIGHT)"):
-        height = parse_whole(max_height)
+        height = None if max_height is None else parse_whole(max_height)
     budget = Budget(seconds=seconds, memory=size, height=height, cancelled=wanted_no_more.is_set)
     text = read_text(program)
     patience = Patience()

@@ -13,7 +13,6 @@ import typer
 from typer.testing import CliRunner
 
 from engine.maintenance.memory import default_memory_budget
-from engine.maintenance.placement import MAX_HEIGHT
 from engine.server.__main__ import main
 from engine.server.loop import EngineOptions
 from engine.server.options import Option, options, read_settings
@@ -118,7 +117,7 @@ def test_what_nobody_says_is_as_the_engine_has_it(monkeypatch: pytest.MonkeyPatc
         "placement": "auto",
         "memory_budget": default_memory_budget(),
         "epoch_seconds": 600.0,
-        "max_height": MAX_HEIGHT,
+        "max_height": None,
         "switch": 0.2,
         "spark_master": spark.master,
         "spark_partitions": spark.partitions,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.errors import BudgetExceededError, FixpointNotReachedError, InvalidRequestError
 from engine.language.parser import parse_program
-from engine.maintenance.placement import MAX_HEIGHT, Budget
+from engine.maintenance.placement import MAX_HEIGHT
 from tests.language_semantics.test_aggregates import reasoner_with
 from tests.language_semantics.test_negation import facts
 from tests.oracle.stratified import DivergesError, stratified_model
@@ -148,7 +148,22 @@ def test_recursion_that_computes_nothing_counts_too() -> None:
     assert len(reasoner.facts("b")) == 300
 
 
-def test_the_usual_limit_lets_a_counter_come_to_a_million() -> None:
-    """Which takes a minute."""
+def test_without_a_limit_a_counter_comes_to_a_million_and_an_endless_one_is_refused() -> None:
     assert MAX_HEIGHT > 1_000_000
-    assert Budget().height == Budget(memory=1).height == MAX_HEIGHT
+    reasoner = Reasoner("resident")
+    count = [("n(y) :- n(x), y = x + 1, x < 1000000.", 1)]
+    reasoner.apply(facts=facts(n=[0]), rules=count)
+    assert reasoner.count("n") == 1_000_001
+    with pytest.raises(BudgetExceededError, match=r"height 1,100,001, of 1,100,000 allowed.*max_height"):
+        Reasoner("resident").apply(facts=facts(n=[0]), rules=[("n(y) :- n(x), y = x + 1.", 1)])
+
+
+def test_recursion_that_computes_nothing_has_no_usual_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.maintenance.placement.MAX_HEIGHT", 20)
+    chain = facts(s=[0], e=[(i, i + 1) for i in range(100)])
+    reach = [("r(x) :- s(x).", 1), ("r(y) :- r(x), e(x, y).", 1)]
+    reasoner = Reasoner()
+    reasoner.apply(facts=chain, rules=reach)
+    assert reasoner.count("r") == 101
+    with pytest.raises(BudgetExceededError, match="height 21, of 20 allowed"):
+        Reasoner().apply(facts=facts(n=[0]), rules=[("n(y) :- n(x), y = x + 1, x < 50.", 1)])

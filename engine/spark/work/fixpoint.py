@@ -31,10 +31,12 @@ from engine.errors import BudgetExceededError, EvaluationError, WeightOverflowEr
 from engine.maintenance.meter import Meter
 from engine.maintenance.oscillation import Swing
 from engine.maintenance.placement import Budget
+from engine.resident.board import Board
 from engine.resident.bound import BoundPlan
+from engine.resident.journal import RelationJournal
 from engine.resident.relation import Relation
 from engine.resident.steps import Runner
-from engine.resident.stratum import RelationJournal, ResidentStratum
+from engine.resident.stratum import ResidentStratum
 from engine.resident.transfer import hold, to_table
 from engine.spark.frames import REL, WEIGHT
 
@@ -118,11 +120,16 @@ class PartFixpoint:
         meter = Meter(self.budget, whole)
         meter.enter(self.stratum)
         supports, starts = by_pivot(table, [self.pivot[name] for name in self.names])
+        runner, board = Runner(1), Board(self.stratum, self.bound)
+        # What is computed here needs no symbol (pivoted.py).
+        runner.symbols = SymbolTable()
         first, size = 0, _FIRST
         while first < len(starts) - 1:
             end = min(first + size, len(starts) - 1)
             block = supports.slice(starts[first], starts[end] - starts[first])
-            self._ascend(block, relations, meter)
+            journal = {name: RelationJournal(fresh=True) for name in self.names}
+            run = ResidentStratum(self.stratum, relations, self.bound, runner, meter, journal, board=board)
+            self._ascend(block, run)
             tuples, heights = 0, 0
             for number, name in enumerate(self.names):
                 relation = relations[name]
@@ -136,13 +143,8 @@ class PartFixpoint:
             first = end
         yield _row(width, {REL: COST, SIZE: meter.derivations})
 
-    def _ascend(self, supports: pa.Table, relations: Mapping[str, Relation], meter: Meter) -> None:
+    def _ascend(self, supports: pa.Table, run: ResidentStratum) -> None:
         """The fixpoint over some supports, in relations that are empty but for the lower ones."""
-        journal = {name: RelationJournal(fresh=True) for name in self.names}
-        runner = Runner(1)
-        # What is computed here needs no symbol (pivoted.py).
-        runner.symbols = SymbolTable()
-        run = ResidentStratum(self.stratum, relations, self.bound, runner, meter, journal)
         rel, heights, weights = (
             array_of(supports, REL),
             array_of(supports, HEIGHT).astype(np.int32),
