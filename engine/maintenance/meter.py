@@ -109,12 +109,17 @@ class Meter:
         self.derivations += derivations
 
     def part(self, relations: Mapping[str, Growing], stratum: Stratum) -> Meter:
-        """A meter for a part of the work on a stratum, with what is left of the budget; `absorb` follows. relations:
-        what an error is to speak of.
+        """A meter for a part of the work on a stratum, which may be done in another thread, with what is left of the
+        budget; `absorb` follows. relations: those of the part, whose memory comes on top of what is held now.
         """
         seconds = None if self._stop is None else max(0.0, self._stop - time.monotonic())
         budget = replace(self.budget, derivations=self.left, seconds=seconds, entered=None)
-        meter = Meter(budget, {**self._relations, **relations}, self._memory)
+        held = self._memory()
+        meter = Meter(
+            budget,
+            {**self._relations, **relations},
+            lambda: held + sum(relation.memory() for relation in relations.values()),
+        )
         meter.beside = self.beside
         meter.enter(stratum)
         return meter

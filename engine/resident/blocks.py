@@ -69,8 +69,12 @@ class _Place:
 
     runner: Runner
     board: Board
-    own: dict[str, Relation]
+    own: dict[str, Relation] = field(default_factory=dict)
     meter: Meter = field(init=False)
+
+    def grows(self, relation: Relation, size: int) -> None:
+        """A block may be as large as its largest pivot, so its memory counts too."""
+        self.meter.reserve(size, relation)
 
 
 class _Ordered:
@@ -168,14 +172,13 @@ class BlockedStratum(ResidentStratum):
             for step in plan.steps
         )
         threads = 1 if computes else self._runner.threads
-        return [
-            _Place(
-                runner,
-                self._board.twin(),
-                {name: Relation(name, self._relations[name].arity) for name in self._own},
-            )
+        places = [
+            _Place(runner, self._board.twin())
             for runner in self._runner.others(threads + 1 if threads > 1 else 1)
         ]
+        for place in places:
+            place.own = {name: Relation(name, self._relations[name].arity, place.grows) for name in self._own}
+        return places
 
     def _part_meter(self, place: _Place) -> Meter:
         whole = {name: _Whole(self._relations[name], part) for name, part in place.own.items()}
@@ -205,6 +208,8 @@ class BlockedStratum(ResidentStratum):
             relation = self._relations[name]
             tuples += part.live
             relation.take(part, share)
+            # Of blocks that run at once each sees only its own.
+            self._meter.tuples(relation, self._stratum)
             if len(part.arrays.rows) > 16 * TUPLES:
                 part.clear()
             else:

@@ -142,6 +142,37 @@ def test_a_budget_holds_for_all_blocks_together(budget: Budget, name: str, threa
     assert reasoner.state() == other.state()
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_memory_of_one_large_block_counts(threads: int) -> None:
+    reasoner = Reasoner("resident", Budget(), threads=threads)
+    reasoner.apply(facts={"s": [((7, 0), 1)]})
+    reasoner.budget = Budget(memory=reasoner.memory() + (4 << 20))
+    rules = [("n(x, i) :- s(x, i).", 1), ("n(x, i + 1) :- n(x, i), i < 300000.", 1)]
+    with pytest.raises(BudgetExceededError) as refused:
+        reasoner.apply(rules=rules)
+    assert refused.value.detail["budget"] == "memory"
+    assert refused.value.detail["relation"] == "n"
+    reasoner.budget = Budget(memory=reasoner.memory() + (400 << 20))
+    reasoner.apply(rules=rules)
+    assert reasoner.count("n") == 300_001
+
+
+@pytest.mark.parametrize("limit", [300, 500, 700])
+def test_tuples_are_counted_over_blocks_that_run_at_once(limit: int) -> None:
+    rules = [(rule, 1) for rule in PROGRAMS["closure"]]
+    free = Reasoner("resident")
+    free.apply(facts={"arc": arcs(2)}, rules=rules)
+    most = free.count("tc") + free.count("arc")
+    assert most > 700
+    for threads in (1, 2):
+        reasoner = Reasoner("resident", Budget(tuples=limit), threads=threads)
+        reasoner.apply(facts={"arc": arcs(2)})
+        with pytest.raises(BudgetExceededError, match=f"of {limit} allowed"):
+            reasoner.apply(rules=rules)
+        reasoner.budget = Budget(tuples=most)
+        reasoner.apply(rules=rules)
+
+
 def test_a_cancelled_block_leaves_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
 
