@@ -159,6 +159,8 @@ class BlockedStratum(ResidentStratum):
             for _, future, _, _ in running:
                 if future is not None:
                     future.exception()
+            for place in places:
+                place.runner.workspace.end()
         own = [self._relations[name] for name in self._board.names[: self._board.own]]
         self._runner.together([work for relation in own for work in relation.arranging()])
         self._board.refresh(self._relations)

@@ -229,6 +229,7 @@ class ResidentEpoch:
         """Drop the epoch: everything is as before."""
         state = self._state
         state.meter = None
+        self._runner.workspace.end()
         state.resized((*self._journal, *self._created, *self._replaced))
         state.resized(name for name, _ in self._new_indexes)
         for name in self._created:

@@ -75,7 +75,7 @@ class Workspace:
         self.tallies[:] = 0
 
     def end(self) -> None:
-        """The stratum is done: give back what grew large."""
+        """The stratum is done, or given up: let go of it, and give back what grew large."""
         self.handler = None
         if len(self._lists) + len(self._items) > _KEPT:
             self._shrink()
