@@ -9,7 +9,8 @@ chunks or shared among threads. Python in turn calls it to push supports, and to
 The *ledger*, int64[LEDGER], is what both sides share: addresses of the schedule's and scratch arrays, counters, and the
 arrays of a call back. A derivation that is counted here reaches the meter when Python is called, or at the end; `QUIET`
 is how many may be counted before the meter has to be asked, because it could refuse or abandon from there on. `SMALL`
-is how many postings a join may meet to be done here.
+is how many postings a join may meet to be done here; if more entries than `MANY` are added, and more than there were,
+the indexes are built anew.
 
 The schedule: for each height and own relation a list of rows in a pool, and a heap of the heights that have any.
 """
@@ -153,8 +154,9 @@ I32_1, F64_1 = types.int32[::1], types.float64[::1]
     NOTED,
     SMALL,
     COLLECTED,
+    MANY,
     GIVEN,
-) = range(32)
+) = range(33)
 LEDGER = GIVEN + 8
 # The tallies, float64: net and gross sums of the pushed weights, and the sign of what is being carried on.
 NET, GROSS, DIRECTION = range(3)
@@ -181,8 +183,9 @@ NET, GROSS, DIRECTION = range(3)
     ASK_NOTE,
     ASK_MEMORY,
     ASK_COLLECT,
+    ASK_INDEXES,
     OVERFLOWED,
-) = range(21)
+) = range(22)
 
 SPAN = 1 << 22
 """The dense accumulator's largest range: 13 bytes each for every thread."""
@@ -399,7 +402,7 @@ def _deliver(ledger, tallies, relations, n, tuples, heights, weights, counted):
             call_back(ledger[CALL], OVERFLOWED, n, 0)
             stop = 1
         elif done < size:
-            stop = call_back(ledger[CALL], ASK_ROOM, n, 0)
+            stop = call_back(ledger[CALL], ASK_ROOM, n, size - done)
             r = relation_on(relations, n)
         if stop != 0 or done == size:
             break
@@ -688,6 +691,10 @@ def _change_entries(ledger, relations, indexes, n, rows, weights, height, remova
     if some:
         come = _add_entries(r, rows, left, np.int32(height), out, ids)
         at = relations[n, FIRST]
+        if at != NONE and come > ledger[MANY] and 2 * come > r.head[ENTRIES_USED]:
+            if call_back(ledger[CALL], ASK_INDEXES, n, 0) != 0:
+                return 1
+            at = np.int64(NONE)
         while at != NONE:
             done = 0
             while True:

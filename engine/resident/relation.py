@@ -65,6 +65,11 @@ def _larger(capacity: int) -> int:
     return capacity * 2 if capacity < _SMALL else capacity + (capacity >> 1)
 
 
+def _room(capacity: int, more: int) -> int:
+    """What a full array grows to: by larger steps while many more are to come."""
+    return 4 * capacity if more > 4 * capacity else _larger(capacity)
+
+
 def _with_slack(size: int) -> int:
     return size + (size >> 5) + 16
 
@@ -274,7 +279,7 @@ class Relation:
             if done < 0:
                 raise PushOverflow(self.overflow(), out[: -1 - done])
             try:
-                self.grow()
+                self.grow(len(codes) - done)
             except BudgetExceededError as stop:
                 raise PushOverflow(stop, out[:done]) from None
         return out
@@ -286,12 +291,16 @@ class Relation:
             relation=self.name,
         )
 
-    def grow(self) -> None:
-        """Enlarge what `push` found full."""
+    def grow(self, more: int = 0) -> None:
+        """Enlarge what `push` found full; `more` tuples are still to be pushed."""
         a = self.arrays
-        rows = _larger(len(a.rows)) if a.head[ROW_FREE] == NONE and a.head[ROWS] == len(a.rows) else 0
-        slots = a.slots.size * 2 if (a.head[LIVE] + 1) * 3 > a.slots.size * 2 else 0
-        nodes = _larger(len(a.nodes)) if a.head[NODE_FREE] == NONE and a.head[NODES] == len(a.nodes) else 0
+        rows = _room(len(a.rows), more) if a.head[ROW_FREE] == NONE and a.head[ROWS] == len(a.rows) else 0
+        slots = 0
+        if (a.head[LIVE] + 1) * 3 > a.slots.size * 2:
+            slots = a.slots.size * (4 if more > a.slots.size else 2)
+        nodes = (
+            _room(len(a.nodes), more) if a.head[NODE_FREE] == NONE and a.head[NODES] == len(a.nodes) else 0
+        )
         row = a.rows.itemsize * self.arity + a.heads.itemsize + self.marks.itemsize
         self._announce(rows * row + slots * a.slots.itemsize + nodes * a.nodes.itemsize)
         if rows:
@@ -509,7 +518,11 @@ class Relation:
             build.fill_slots(a, table)
             self.arrays = a._replace(slots=table)
 
-        return [fill, *(partial(self._build_index, columns) for columns in self.indexes)]
+        return [fill, *self.rebuilding()]
+
+    def rebuilding(self) -> list[Callable[[], None]]:
+        """What makes each index anew from the entries: works that need nothing of each other."""
+        return [partial(self._build_index, columns) for columns in self.indexes]
 
     # ---- dropping
 

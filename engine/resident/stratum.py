@@ -39,6 +39,8 @@ from engine.resident.steps import Batch, BatchIndex, Runner, Target, joined_too_
 
 GROUND = np.zeros(1, np.int32)
 """Height 0, for all."""
+MANY = 1 << 16
+"""Entries from which a batch that is larger than what was there makes the indexes anew."""
 _ONE_UP = np.ones(1, np.int32)
 _NO_LIMIT = int(np.iinfo(np.int64).max)
 
@@ -115,7 +117,7 @@ class ResidentStratum:
         ledger[climb.STEPPED] = bool(self._clocked)
         ledger[climb.TALLEST] = -1 if self._watch is not None else budget.tallest(self._stratum)
         ledger[climb.MOST_TUPLES] = _NO_LIMIT if budget.tuples is None else budget.tuples
-        ledger[climb.SMALL] = steps.CHUNK
+        ledger[climb.SMALL], ledger[climb.MANY] = steps.CHUNK, MANY
         ledger[climb.HELD_TUPLES] = 0 if budget.tuples is None else self._meter.held
         self._write_scratch()
         self._set_quiet()
@@ -344,9 +346,9 @@ class ResidentStratum:
         self._meter.tuples(self._relation(n), self._stratum)
         self._ledger[climb.HELD_TUPLES] = self._meter.held
 
-    def _make_room(self, n: int, _: int) -> None:
+    def _make_room(self, n: int, more: int) -> None:
         relation = self._relation(n)
-        relation.grow()
+        relation.grow(more)
         self._board.refresh_relation(relation)
 
     def _keep_more(self, n: int, more: int) -> None:
@@ -387,6 +389,12 @@ class ResidentStratum:
     def _hold_postings(self, n: int, at: int) -> None:
         relation = self._relation(n)
         relation.indexes[self._board.columns(at)].grow()
+        self._board.refresh_relation(relation)
+
+    def _build_indexes(self, n: int, _: int) -> None:
+        """Entries were added; their room was announced, so nothing can be refused here."""
+        relation = self._relation(n)
+        self._runner.together(relation.rebuilding())
         self._board.refresh_relation(relation)
 
     def _given(self) -> Batch:
@@ -504,6 +512,7 @@ class ResidentStratum:
         climb.ASK_NOTE: "_note",
         climb.ASK_MEMORY: "_reserve",
         climb.ASK_COLLECT: "_collect",
+        climb.ASK_INDEXES: "_build_indexes",
         climb.OVERFLOWED: "_overflow",
     }
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from engine.circuit.circuit import Circuit
 from engine.errors import BudgetExceededError, EvaluationCancelledError, EvaluationError
 from engine.maintenance.placement import Budget
-from engine.resident import blocks
+from engine.resident import blocks, stratum
+from engine.resident.relation import Relation
 from zedlog import Reasoner
 
 PROGRAMS = {
@@ -200,6 +203,36 @@ def test_a_value_that_does_not_exist_is_found_in_a_block() -> None:
             rules=[("d(x, y, m) :- arc(x, y), n(m).", 1), ("d(x, z, n + 1) :- d(x, y, n), arc(y, z).", 1)]
         )
     assert reasoner.state() == before
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_indexes_that_are_built_anew_are_those_that_grow(
+    monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    rules = [("nl(x, y) :- arc(x, y).", 1), ("nl(x, z) :- nl(x, y), nl(y, z).", 1)]
+    grown = Reasoner("resident", threads=1)
+    grown.apply(facts={"arc": arcs(4)}, rules=rules)
+    monkeypatch.setattr(stratum, "MANY", 3)
+    anew = Reasoner("resident", threads=threads)
+    built: list[str] = []
+    rebuilding = Relation.rebuilding
+
+    def noted(self: Relation) -> list[Callable[[], None]]:
+        built.append(self.name)
+        return rebuilding(self)
+
+    monkeypatch.setattr(Relation, "rebuilding", noted)
+    for part in (arcs(4)[:9], arcs(4)[9:]):
+        anew.apply(facts={"arc": part}, rules=rules[: 2 * (not anew.epoch)])
+    assert "nl" in built
+    gone = {"arc": [(tuple(row), -1) for row in arcs(4)[::3].tolist()]}
+    for reasoner in (grown, anew):
+        reasoner.check_invariants()
+    assert grown.state() == anew.state()
+    for reasoner in (grown, anew):
+        reasoner.apply(facts=gone, strategy="update")
+        reasoner.check_invariants()
+    assert grown.state() == anew.state()
 
 
 def test_only_strata_whose_tuples_stay_apart_are_done_in_blocks() -> None:
