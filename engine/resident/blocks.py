@@ -109,17 +109,22 @@ class BlockedStratum(ResidentStratum):
     def run(self) -> None:
         self._ledger[climb.COLLECTED] = 0
         collected, self._collected = self._collected, {}
-        if sum(len(codes) for parts in collected.values() for codes, _, _ in parts) < LEAST:
+        every = [part for parts in collected.values() for part in parts]
+        size = sum(array.nbytes for part in every for array in part)
+        if sum(len(codes) for codes, _, _ in every) < LEAST:
             for n, parts in collected.items():
                 for codes, heights, weights in parts:
                     self._push(self._board.names[n], codes, heights, weights, derived=False)
             super().run()
-            return
-        self._flush()
-        supports = {self._board.names[n]: _joined(parts) for n, parts in collected.items()}
-        collected.clear()
-        self._run_blocks(supports)
-        self._runner.workspace.end()
+        else:
+            self._flush()
+            supports = {self._board.names[n]: _joined(parts) for n, parts in collected.items()}
+            # Not needed twice.
+            collected.clear()
+            every.clear()
+            self._run_blocks(supports)
+            self._runner.workspace.end()
+        self._meter.beside -= size
 
     # ---- blocks
 
