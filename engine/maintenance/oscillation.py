@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from engine.circuit.circuit import Stratum
+from engine.circuit.circuit import Stratum, is_internal
 from engine.circuit.normal import Fold
 from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
@@ -39,16 +39,29 @@ Changes = Mapping[str, tuple[Codes, Codes]]
 
 class Swing(Exception):
     """A stratum alternates for ever; `codes` are the tuples of a group of `fold` that come and go, `height` is where
-    that was found.
+    that was found. others: the relations that change, where no fold does.
     """
 
-    def __init__(self, fold: Fold, codes: Codes, height: int) -> None:
+    def __init__(self, fold: Fold, codes: Codes, height: int, others: Sequence[str] = ()) -> None:
         super().__init__(fold.relation)
-        self._fold, self._codes, self._height = fold, codes, height
+        self._fold, self._codes, self._height, self._others = fold, codes, height, others
 
     def error(self, symbols: SymbolTable) -> FixpointNotReachedError:
         """The same as an error for the user."""
         fold, codes = self._fold, self._codes
+        if self._others:
+            names = " and ".join(self._others)
+            return FixpointNotReachedError(
+                f"the recursion of {names} never settles: it alternates between the same sets of tuples, each of which "
+                f"derives the next one, since the {fold.function} {fold.relation} made tuples disappear that others "
+                f"had been derived from; nothing was changed. Rules on which a recursive {fold.function} depends must "
+                "not test for a particular value of it (by a constant, by =, or by a condition that a better value "
+                "makes false)",
+                relation=self._others[0],
+                group=[],
+                values=[],
+                height=self._height,
+            )
         types = [fold.types[column] for column in fold.group]
         group = list(decode(codes[:1, list(fold.group)], types, symbols)[0])
         values = sorted(decode_column(codes[:, fold.place], fold.result, symbols))
@@ -83,6 +96,7 @@ class Oscillation:
         self._wait = 1
         self._moved = False
         self._seen: dict[str, list[Codes]] | None = None
+        self._others: set[str] = set()
 
     @property
     def watches(self) -> bool:
@@ -109,6 +123,7 @@ class Oscillation:
                 self._report(height)
             # Once more round, to see what changes.
             self._seen, self._moved = {}, False
+            self._others.clear()
         if self._seen is not None:
             return
         self._since += 1
@@ -127,6 +142,8 @@ class Oscillation:
         """The same for changes that are held elsewhere, given by the sum of their hashes."""
         self._sum = (self._sum + hashes) % 2**64
         self._moved = self._moved or moved
+        if moved and not is_internal(name):
+            self._others.add(name)
 
     def _report(self, height: int) -> None:
         assert self._seen is not None
@@ -135,8 +152,10 @@ class Oscillation:
             groups = codes[:, list(fold.group)]
             first = groups[np.lexsort(groups.T[::-1])[0]] if groups.shape[1] else groups[0]
             raise Swing(fold, codes[(groups == first).all(axis=1)], height)
-        # Without a change of a fold there is nothing but growth, and no set of tuples comes twice.
-        self._seen = None
+        # No fold changes any more, but what one did earlier goes round: a tuple that disappeared takes others with it,
+        # which it comes back from.
+        others = sorted(self._others) or sorted(self._folds)
+        raise Swing(min(self._folds.items())[1], np.empty((0, 0), np.int64), height, others)
 
 
 def hash_sum(name: str, codes: Codes, weights: Codes) -> int:

@@ -22,8 +22,8 @@ from engine.maintenance.policy import Policy, Switched
 
 DEFAULT = Policy()
 MAX_HEIGHT = 1_100_000
-"""The greatest height of a tuple in a recursion that computes values, unless a budget says otherwise: a counter to a
-million fits, and an endless one is detected within some seconds. Any other recursion ends by itself.
+"""The greatest height of a tuple in a recursion that computes values or folds them, unless a budget says otherwise: a
+counter to a million fits, and an endless one is detected within some seconds. Any other recursion ends by itself.
 """
 ANY_HEIGHT = 2**31 - 2
 """A budget's `height` that limits nothing."""
@@ -36,9 +36,9 @@ class Budget:
     """The most that one epoch may take; None is no limit.
 
     derivations: enumerated in the epoch. tuples: rows held by all relations after it. height: of any tuple of a
-    recursive stratum; None: MAX_HEIGHT where the recursion computes values. memory: bytes of all arrays. seconds: of
-    evaluation. cancelled: called now and then; true ends the evaluation. entered: called with the relations of each
-    stratum that the evaluation comes to.
+    recursive stratum; None: MAX_HEIGHT where the recursion computes or folds values. memory: bytes of all arrays.
+    seconds: of evaluation. cancelled: called now and then; true ends the evaluation. entered: called with the relations
+    of each stratum that the evaluation comes to.
     """
 
     derivations: int | None = None
@@ -53,7 +53,7 @@ class Budget:
         """The greatest height of a tuple of the stratum."""
         if self.height is not None and stratum.recursive:
             return self.height
-        return MAX_HEIGHT if stratum.computes else ANY_HEIGHT
+        return MAX_HEIGHT if stratum.computes or stratum.signed else ANY_HEIGHT
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,8 +119,8 @@ class EngineSettings(DatabaseSettings):
         whole(1),
         Field(
             description="Refuse a transaction whose recursion needs more heights than this, that is, in which the "
-            "shortest derivation of some tuple is longer. Without it, only a recursion that computes values is "
-            f"limited, to {MAX_HEIGHT:,}."
+            "shortest derivation of some tuple is longer. Without it, only a recursion that computes or folds values "
+            f"is limited, to {MAX_HEIGHT:,}."
         ),
         Shown("N", _EVALUATION, "none"),
     ] = None

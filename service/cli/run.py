@@ -67,7 +67,7 @@ def run(
             envvar="ZEDLOG_MAX_HEIGHT",
             metavar="N",
             help="Give up if a recursion goes through more rounds (heights). Default: "
-            f"{MAX_HEIGHT:,} where it computes values, else no limit.",
+            f"{MAX_HEIGHT:,} where it computes or folds values, else no limit.",
         ),
     ] = None,
 ) -> None:

@@ -75,6 +75,31 @@ def test_a_min_that_improves_a_thousand_times_is_none_of_these() -> None:
     assert dict(reasoner.facts("sp"))[n] == n // 2 + 4 * (n // 2)  # type: ignore[call-overload]  # pairs
 
 
+def test_a_swing_that_goes_round_where_no_fold_changes_is_refused() -> None:
+    """What a `max` once made disappear goes round a ring, long after the `max` has come to rest."""
+    rules = [
+        "q(u) :- base(u).",
+        "r(max(u)) :- p(u), q(_).",
+        "p(x) :- p(y), step(y, x), m(_).",
+        "m(min(u)) :- r(u).",
+        "q(u) :- p(u), m(3).",
+        "r(max(u)) :- q(u).",
+        "q(u) :- p(u), m(0).",
+        "q(u) :- r(u), p(_).",
+        "q(2) :- p(1).",
+        "p(2) :- m(3).",
+    ]
+    reasoner = Reasoner()
+    reasoner.apply(facts=facts(step=[(i, (i + 1) % 7) for i in range(7)]))
+    before = everything(reasoner)
+    with pytest.raises(
+        FixpointNotReachedError, match="p and q never settles: it alternates between"
+    ) as refused:
+        reasoner.apply(facts=facts(base=[0, 1, 3]), rules=[(rule, 1) for rule in rules])
+    assert refused.value.detail["height"] < 200
+    assert everything(reasoner) == before
+
+
 PARTS = (
     "m(min(u)) :- q(u).", "m(min(u)) :- r(u).", "r(max(u)) :- q(u).", "r(max(u)) :- p(u), q(_).",
     "q({a}) :- m({b}).", "q({a}) :- r({b}).", "q({a}) :- p({b}).", "p({a}) :- m({b}).", "p({a}) :- r({b}).",
