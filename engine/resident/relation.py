@@ -70,6 +70,14 @@ def _room(capacity: int, more: int) -> int:
     return 4 * capacity if more > 4 * capacity else _larger(capacity)
 
 
+def _slots(members: int) -> int:
+    """The slots of a table that is two thirds full with so many members and one more, or less."""
+    slots = 32
+    while slots * 2 < 3 * (members + 1):
+        slots *= 2
+    return slots
+
+
 def _with_slack(size: int) -> int:
     return size + (size >> 5) + 16
 
@@ -113,9 +121,7 @@ class Index:
         # With room for some more, so that the next one need not copy all.
         postings = _with_slack(int((1 << np.ceil(np.log2(counts)).astype(np.int64)).sum()))
         room = _with_slack(len(first))
-        slots = 32
-        while slots * 2 < 3 * (room + 1):
-            slots *= 2
+        slots = _slots(room)
         index.arrays = index.arrays._replace(
             slots=np.full(slots, NONE, np.int32),
             keys=np.empty((room, len(columns)), np.int64),
@@ -506,9 +512,7 @@ class Relation:
             BudgetExceededError: there is no room; nothing has changed.
         """
         a = self.arrays
-        slots = 32
-        while slots * 2 < 3 * (self.live + 1):
-            slots *= 2
+        slots = _slots(self.live)
         for _ in self.indexes:
             self._announce_index()
         self._announce(4 * slots)

@@ -103,8 +103,7 @@ class ResidentStratum:
             line = board.relations[n]
             changes.write(line)
             line[views.TRAITS] = (
-                views.OWN
-                + (0 if changes.fresh else views.PUSHES_KEPT)
+                (0 if changes.fresh else views.PUSHES_KEPT)
                 + (0 if changes.fresh and not self._signed else views.CHANGES_KEPT)
                 + (views.CLOCKED if name in self._folded else 0)
                 + (views.GROUPED if self._relations[name].fold is not None else 0)
@@ -119,8 +118,7 @@ class ResidentStratum:
         ledger[climb.MOST_TUPLES] = _NO_LIMIT if budget.tuples is None else budget.tuples
         ledger[climb.SMALL], ledger[climb.MANY] = steps.CHUNK, MANY
         ledger[climb.HELD_TUPLES] = 0 if budget.tuples is None else self._meter.held
-        self._write_scratch()
-        self._set_quiet()
+        self._resume()
 
     # ---- the three sources of change
 
@@ -285,8 +283,7 @@ class ResidentStratum:
         self._flush()
         self._send(plan, batch)
         self._runner.run(plan, batch, targets, self._meter.charge, self._emit)
-        self._write_scratch()
-        self._set_quiet()
+        self._resume()
 
     def _emit(self, plan: BoundPlan, codes: I64, heights: I32, weights: I64) -> None:
         self._push(plan.head, codes, heights + 1, weights)
@@ -318,9 +315,13 @@ class ResidentStratum:
         ledger[climb.PUSHED] = ledger[climb.SPENT] = 0
         tallies[climb.NET] = tallies[climb.GROSS] = 0.0
 
+    def _resume(self) -> None:
+        """Write what the loop needs to go on, where the runner may have changed it."""
+        self._write_scratch()
+        self._set_quiet()
+
     def _set_quiet(self) -> None:
         """So many derivations need not be charged one by one."""
-        self._ledger[climb.SPENT] = 0
         self._ledger[climb.QUIET] = int(min(_NO_LIMIT, self._meter.quiet()))
 
     # ---- what it asks for
@@ -418,8 +419,7 @@ class ResidentStratum:
             self._emit,
             number,
         )
-        self._write_scratch()
-        self._set_quiet()
+        self._resume()
 
     def _carry(self, place: int, n: int) -> None:
         """Carry a batch through a plan in which some atoms see the relation as it was, and some with the batch."""

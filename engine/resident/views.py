@@ -87,8 +87,8 @@ RELATION_LINE = 25
 ) = range(19)
 INDEX_LINE = 19
 
-# TRAITS, a sum: in this stratum; journal of supports, and of entries; a fold on the clock reads it; folded in place.
-OWN, PUSHES_KEPT, CHANGES_KEPT, CLOCKED, GROUPED = 1, 2, 4, 8, 16
+# TRAITS, a sum: journal of supports, and of entries; a fold on the clock reads it; folded in place.
+PUSHES_KEPT, CHANGES_KEPT, CLOCKED, GROUPED = 1, 2, 4, 8
 
 
 def _plain(dtype: npt.DTypeLike) -> Callable[[int, int], npt.NDArray[Any]]:
