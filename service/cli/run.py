@@ -101,13 +101,14 @@ def run(
         err.show_cursor()
         os._exit(_INTERRUPTED)
 
-    # Not by a KeyboardInterrupt, which compiled code may take for an error of its own.
-    with heard_at_once((signal.SIGINT,), wanted_no_more.set, overdue, _INTERRUPT_SECONDS):
-        try:
+    try:
+        # Not by a KeyboardInterrupt, which compiled code may take for an error of its own.
+        with heard_at_once((signal.SIGINT,), wanted_no_more.set, overdue, _INTERRUPT_SECONDS):
             _run(program, text, fact_dir, output_dir, threads, budget, patience)
-        except EvaluationCancelledError:
-            interrupted()
-            raise typer.Exit(_INTERRUPTED) from None
+    except EvaluationCancelledError:
+        # Said only where `overdue` can no longer say it: it ends the process.
+        interrupted()
+        raise typer.Exit(_INTERRUPTED) from None
 
 
 def _run(
