@@ -23,6 +23,7 @@ from starlette.routing import Match
 
 from engine import errors
 from engine.errors import InvalidRequestError, ZedlogError, shown
+from service.principal import ForbiddenError
 
 PROBLEM_JSON = "application/problem+json"
 
@@ -111,6 +112,7 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.SparkUnavailableError: 503,
     errors.SparkStateLostError: 503,
     errors.CheckpointUnavailableError: 503,
+    ForbiddenError: 403,
     errors.PathNotAllowedError: 403,
     errors.SourceUnreadableError: 422,
     errors.HeaderMismatchError: 422,

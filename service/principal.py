@@ -1,0 +1,73 @@
+"""Who makes a request, and what they may do.
+
+Every request has a principal in its state before its handler runs. A handler asks it before it reads or changes
+relations; what a call as a whole requires is checked before the handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from fastapi import Request
+
+from engine.errors import ZedlogError, shown
+
+Role = Literal["reader", "writer", "admin"]
+ROLES: tuple[Role, ...] = ("reader", "writer", "admin")
+"""Each may do what those before it may do."""
+
+
+class ForbiddenError(ZedlogError):
+    """The principal of the request may not do this. `detail` names the relations or the role that it lacks."""
+
+    code = "forbidden"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A user or a program, by name. reads, writes: the relations that it may read and change; None: all of them.
+    rows: the most rows of one answer; None: the service's own limit."""
+
+    name: str
+    role: Role = "admin"
+    reads: frozenset[str] | None = None
+    writes: frozenset[str] | None = None
+    rows: int | None = None
+
+    def has(self, role: Role) -> bool:
+        """Whether it has the rights of a role."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+    def may_read(self, relation: str) -> bool:
+        return self.reads is None or relation in self.reads
+
+    def may_write(self, relation: str) -> bool:
+        return self.has("writer") and (self.writes is None or relation in self.writes)
+
+    def check_read(self, relations: Iterable[str]) -> None:
+        """Raise ForbiddenError unless it may read all of these relations."""
+        _refuse(self.name, "read", [name for name in relations if not self.may_read(name)])
+
+    def check_write(self, relations: Iterable[str]) -> None:
+        """Raise ForbiddenError unless it may change all of these relations."""
+        _refuse(self.name, "change", [name for name in relations if not self.may_write(name)])
+
+
+LOCAL = Principal("local")
+"""Whoever reaches a service that asks for no tokens."""
+
+
+def principal_of(request: Request) -> Principal:
+    """The principal of a request."""
+    found: Principal = request.scope.get("zedlog.principal", LOCAL)
+    return found
+
+
+def _refuse(name: str, what: str, relations: list[str]) -> None:
+    if relations:
+        names = sorted(set(relations))
+        raise ForbiddenError(
+            f"{shown(name)} may not {what} {', '.join(map(shown, names))}", principal=name, relations=names
+        )
