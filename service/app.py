@@ -16,7 +16,7 @@ import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 
 from engine.server.options import read_settings
 from engine.storage.client import DatabaseClient
@@ -24,7 +24,7 @@ from service import problems
 from service.access.guard import Guard
 from service.access.log import configure
 from service.access.openid import Provider
-from service.access.roles import decided, enough_role
+from service.access.roles import Decisions
 from service.access.tokens import TokenTable
 from service.context import Service
 from service.description import describe
@@ -64,12 +64,12 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
     app.state.service = service
     routers = [module.router for module in _CALLS]
     app.add_middleware(
-        Guard, settings=settings, tokens=table, provider=_provider(settings), is_public=decided(routers)
+        Guard, settings=settings, tokens=table, provider=_provider(settings), decisions=Decisions(routers)
     )
     app.add_middleware(MetricsMiddleware, metrics=service.metrics)
     problems.install(app)
     for router in routers:
-        app.include_router(router, dependencies=[Depends(enough_role)])
+        app.include_router(router)
     describe(app)
     return app
 

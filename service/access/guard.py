@@ -20,12 +20,12 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
 from fastapi import Request
+from starlette._utils import get_route_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.errors import StorageUnavailableError, ZedlogError, shown
@@ -38,6 +38,7 @@ from service.access.errors import (
 )
 from service.access.limits import RateLimits, limited
 from service.access.openid import Provider
+from service.access.roles import PUBLIC, Decisions
 from service.access.settings import AccessSettings, address_of, is_loopback
 from service.access.tokens import TokenTable
 from service.principal import ANONYMOUS, LOCAL, ForbiddenError, Principal
@@ -61,7 +62,7 @@ _READ: Final = frozenset(
 
 
 class Guard:
-    """The middleware. `is_public` says of a path whether it needs no token."""
+    """The middleware."""
 
     def __init__(
         self,
@@ -69,13 +70,13 @@ class Guard:
         settings: AccessSettings,
         tokens: TokenTable,
         provider: Provider | None,
-        is_public: Callable[[str], bool],
+        decisions: Decisions,
     ) -> None:
         self.app = app
         self._settings = settings
         self._tokens = tokens
         self._provider = provider
-        self._is_public = is_public
+        self._decisions = decisions
         self._limits = RateLimits(settings.token_rate)
         self._hosts = settings.allowed_hosts | {settings.host.lower().strip("[]"), "localhost"}
         if settings.insecure:
@@ -121,6 +122,9 @@ class Guard:
                     scope, headers.get(b"authorization")
                 )
                 self._limits.take(principal)
+                role = self._decisions.of(scope["method"], get_route_path(scope))
+                if role is not None and role != PUBLIC:
+                    principal.check_role(role)
                 receive = limited(receive, principal, headers.get(b"content-length", b""))
             except ZedlogError as error:
                 await _refuse(error, scope, receive, answer)
@@ -170,11 +174,11 @@ class Guard:
     # ---- whose it is
 
     async def _identify(self, scope: Scope, authorization: bytes | None) -> Principal:
-        path: str = scope["path"]
+        path = get_route_path(scope)
         if path == _ALIVE:
             # It says that the process is alive, whatever has become of the storage.
             return ANONYMOUS
-        public = self._is_public(path)
+        public = self._decisions.is_public(path)
         try:
             return await self._authenticate(scope, authorization, public)
         except (
@@ -232,7 +236,8 @@ class Guard:
 def _name_of(host: str) -> str:
     """A Host header without its port."""
     if host.startswith("["):
-        return host.partition("]")[0][1:]
+        address, closed, _ = host[1:].partition("]")
+        return address if closed else ""
     return host.rpartition(":")[0] if host.count(":") == 1 else host
 
 

@@ -43,7 +43,8 @@ _KNOWN: Final = 1_000
 _FETCH_SECONDS: Final = 5.0
 _PREFIX: Final = "zedlog:"
 
-Keys = dict[str | None, tuple[jwt.PyJWK, tuple[str, ...]]]
+Key = tuple[Any, tuple[str, ...]]
+Keys = dict[str | None, Key]
 
 
 class Provider:
@@ -115,7 +116,7 @@ class Provider:
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise UnauthorizedError(f"the JSON Web Token is not accepted: {error}") from None
 
-    async def _key(self, kid: Any) -> tuple[jwt.PyJWK, tuple[str, ...]]:
+    async def _key(self, kid: Any) -> Key:
         """The key of that id, and the algorithms that it may have signed with."""
         wanted = kid if isinstance(kid, str) else None
         await self._refresh(KEYS_SECONDS)
@@ -129,7 +130,7 @@ class Provider:
             )
         return found
 
-    def _find(self, kid: str | None) -> tuple[jwt.PyJWK, tuple[str, ...]] | None:
+    def _find(self, kid: str | None) -> Key | None:
         if kid is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(kid)
@@ -183,7 +184,8 @@ def keys_of(document: bytes) -> Keys:
         except jwt.PyJWTError:
             # Of a curve, say, that nobody here knows; the others are as good as before.
             continue
-        found[entry.get("kid")] = key, (named,) if named else _fitting(entry, kind)
+        # The algorithms are ours to choose: a key of RSA, say, may sign in several ways.
+        found[entry.get("kid")] = key.key, (named,) if named else _fitting(entry, kind)
     if not found:
         raise ValueError("there is no public key in it that verifies signatures")
     return found
