@@ -132,7 +132,9 @@ class Guard:
             await self.app(scope, receive, answer)
         finally:
             if access_log.isEnabledFor(logging.INFO):
-                access_log.info("%s", _line(scope, principal, status, started))
+                line = _line(scope, principal, status, started)
+                # As `access_log.info`, but without a search for the place in the code, which takes half of the time.
+                access_log.handle(logging.LogRecord(access_log.name, logging.INFO, "", 0, line, None, None))
 
     # ---- where a request comes from
 

@@ -16,6 +16,13 @@ _FILES: Final = 2
 """Older files beside the present one."""
 
 
+class _File(RotatingFileHandler):
+    """One file, and older ones. A line costs the write and nothing else that the system is asked for."""
+
+    def shouldRollover(self, record: logging.LogRecord) -> int:  # the name is that of the base class
+        return int(self.stream is not None and self.stream.tell() > self.maxBytes)
+
+
 def configure(where: str) -> None:
     """Let the logger `zedlog.access` write there: `stderr`, `none`, or a file. A program that has set up logging itself
     keeps its own way.
@@ -36,7 +43,7 @@ def configure(where: str) -> None:
     else:
         try:
             Path(where).parent.mkdir(parents=True, exist_ok=True)
-            handler = RotatingFileHandler(where, maxBytes=_FILE_BYTES, backupCount=_FILES)
+            handler = _File(where, maxBytes=_FILE_BYTES, backupCount=_FILES)
         except OSError as error:
             raise InvalidRequestError(
                 f"the access log {where} cannot be written: {error.strerror}"

@@ -113,6 +113,8 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, stub, rest = super().resolve_command(ctx, args)
+        if ctx.params.get("token") is not None:
+            os.environ[TOKEN_VARIABLE] = ctx.params["token"]
         rest = _without_token(ctx, rest)
         if name is None or stub is None:
             return name, stub, rest
@@ -188,9 +190,7 @@ def zedlog(
         ),
     ] = None,
 ) -> None:
-    """`Commands` passes the URL on; the client looks for the token in the environment."""
-    if token is not None:
-        os.environ[TOKEN_VARIABLE] = token
+    """`Commands` passes both on."""
 
 
 for _panel, _commands in COMMANDS.items():
