@@ -42,6 +42,7 @@ _KNOWN_SECONDS: Final = 60.0
 _KNOWN: Final = 1_000
 _FETCH_SECONDS: Final = 5.0
 _PREFIX: Final = "zedlog:"
+_LONGEST_NAME: Final = 200
 
 Key = tuple[Any, tuple[str, ...]]
 Keys = dict[str | None, Key]
@@ -211,8 +212,10 @@ def principal_of_claims(claims: Mapping[str, Any], roles: str, name: str) -> Pri
         ForbiddenError: the token gives no right here.
     """
     who = _claim(claims, name)
-    if not isinstance(who, str) or not who:
-        raise UnauthorizedError(f"the JSON Web Token has no claim {shown(name)}, which names the user")
+    if not isinstance(who, str) or not who or not who.isprintable() or len(who) > _LONGEST_NAME:
+        raise UnauthorizedError(
+            f"the JSON Web Token has no claim {shown(name)} that names the user in up to {_LONGEST_NAME} characters"
+        )
     called = f"jwt:{who}"
     given = _claim(claims, roles)
     words = given.split() if isinstance(given, str) else given if isinstance(given, list) else []

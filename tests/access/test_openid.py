@@ -134,6 +134,8 @@ def test_a_good_token_is_accepted(text: str) -> None:
         ("a.b.c", "not accepted"),
         ("..", "not accepted"),
         (token(sub=None), 'has no claim "sub"'),
+        (token(sub="a\nb"), 'has no claim "sub"'),
+        (token(sub="x" * 201), 'has no claim "sub"'),
     ],
 )
 def test_a_bad_token_is_refused(text: str, message: str) -> None:
