@@ -20,10 +20,7 @@ from service.settings import Settings
 def main() -> None:
     try:
         settings = read_settings(Settings, {})
-    except InvalidRequestError as error:
-        print(f"python -m service: error: {error.message}", file=sys.stderr)
-        sys.exit(2)
-    try:
+        app = create_app(settings)
         asyncio.run(check_exposure(settings, settings.redis_url, f"--redis-url {settings.redis_url}"))
     except InvalidRequestError as error:
         print(f"python -m service: error: {error.message}", file=sys.stderr)
@@ -32,7 +29,7 @@ def main() -> None:
         # It starts all the same, and asks for tokens as soon as there are any to be compared.
         pass
     uvicorn.run(
-        create_app(settings),
+        app,
         host=settings.host,
         port=settings.port,
         access_log=False,

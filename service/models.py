@@ -199,8 +199,8 @@ class TransactionResult(BaseModel):
     delta_rows: Annotated[
         int | None,
         Field(
-            description="In the place of `delta`: how many tuples it would have, which are more than the token may have "
-            "in one answer."
+            description="In the place of `delta`: how many tuples it would have, which are more than the token may "
+            "have in one answer."
         ),
     ] = None
 

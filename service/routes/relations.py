@@ -103,9 +103,10 @@ async def get_relation(
     request: Request, relation: RelationName, at_least: AtLeast = None, as_of: AsOf = None
 ) -> Response:
     """Schema and size of one relation."""
-    principal_of(request).check_read([relation])
+    principal = principal_of(request)
+    principal.check_read([relation])
     snapshot = await pin(service_of(request), at_least, as_of)
-    schema_of(snapshot.schemas, relation)
+    schema_of(visible_schemas(principal, snapshot.schemas), relation)
     return json_response({**_relation(snapshot, relation), "epoch": snapshot.epoch, "token": snapshot.token})
 
 
@@ -163,7 +164,7 @@ async def get_facts(
     start = None if cursor is None else decode_cursor(cursor, digest)
     size = page_limit(service, limit, principal)
     snapshot = await pin(service, at_least, as_of, start)
-    schema = schema_of(snapshot.schemas, relation)
+    schema = schema_of(visible_schemas(principal, snapshot.schemas), relation)
     bound = bound_columns(schema, parameters, own)
     if any(schema.columns[i].type is None for i in bound):
         # A column whose type nothing has fixed is a column of a relation without tuples.

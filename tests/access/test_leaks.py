@@ -43,7 +43,8 @@ REFUSED = (
     {"rules": [{"rule": f'vaultroom(x, "{SECRET}") :- edge(x, _), !vaultroom(x, _).'}]},
     {"rules": [{"rule": f'hintroom("{SECRET}") :- vaultroom(_, _).', "weight": -1}]},
 )
-READER = {"name": "narrow", "role": "reader", "reads": ["tc", "edge", "seen", "openclash"]}
+# It may read a relation that is not there, whose name is near to that of a hidden one.
+READER = {"name": "narrow", "role": "reader", "reads": ["tc", "edge", "seen", "openclash", "vaultroo"]}
 WRITER = {**READER, "name": "pen", "role": "writer", "writes": ["edge", "mine"]}
 
 

@@ -107,7 +107,12 @@ def test_every_type_of_problem_explains_itself(http: Http) -> None:
 def app_with_a_graph() -> tuple[Any, FakeClient]:
     database = FakeClient()
     app = create_app(
-        Settings(wait_timeout=0.01, batch_dir=Path(tempfile.mkdtemp()), allowed_hosts={"testserver"}),
+        Settings(
+            wait_timeout=0.01,
+            batch_dir=Path(tempfile.mkdtemp()),
+            allowed_hosts={"testserver"},
+            access_log="none",
+        ),
         database,
     )
     http = Http(app)
