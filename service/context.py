@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fastapi import Request
 
 from engine.storage.client import DatabaseClient
+from service.access.tokens import TokenTable
 from service.evaluation import Evaluator
 from service.metrics import Metrics
 from service.projection import ProjectionCache
@@ -39,6 +40,7 @@ class Service:
     metrics: Metrics
     projections: ProjectionCache
     evaluator: Evaluator
+    tokens: TokenTable
     readiness: Readiness = field(default_factory=Readiness)
 
 

@@ -196,6 +196,13 @@ class TransactionResult(BaseModel):
             description="With `return=delta`: the tuples of each relation that appeared and that disappeared."
         ),
     ] = None
+    delta_rows: Annotated[
+        int | None,
+        Field(
+            description="In the place of `delta`: how many tuples it would have, which are more than the token may "
+            "have in one answer."
+        ),
+    ] = None
 
 
 class Pending(BaseModel):

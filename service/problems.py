@@ -23,6 +23,7 @@ from starlette.routing import Match
 
 from engine import errors
 from engine.errors import InvalidRequestError, ZedlogError, shown
+from service.access import errors as access
 from service.principal import ForbiddenError
 
 PROBLEM_JSON = "application/problem+json"
@@ -112,7 +113,14 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.SparkUnavailableError: 503,
     errors.SparkStateLostError: 503,
     errors.CheckpointUnavailableError: 503,
+    access.UnauthorizedError: 401,
     ForbiddenError: 403,
+    access.HostNotAllowedError: 403,
+    access.OriginNotAllowedError: 403,
+    access.RateLimitedError: 429,
+    access.TokenExistsError: 409,
+    access.UnknownTokenError: 404,
+    access.ProviderUnavailableError: 503,
     errors.PathNotAllowedError: 403,
     errors.SourceUnreadableError: 422,
     errors.HeaderMismatchError: 422,

@@ -11,29 +11,19 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from engine.bulk.batches import UPLOADS
-from engine.server.options import SIZE, Shown, seconds, whole
-from engine.server.settings import DatabaseSettings
+from engine.server.options import SIZE, seconds, whole
+from service.access.settings import AccessSettings
 
 # The largest page that the API's description promises; `max_limit` may only be lower.
 PAGE_LIMIT_CEILING = 100_000
 # The same of a query's time, in seconds.
 QUERY_TIMEOUT_CEILING = 60.0
 _ABOVE_0 = seconds("above 0", lambda s: s > 0)
-_LISTENING = "Where the service listens"
 
 
-class Settings(DatabaseSettings):
+class Settings(AccessSettings):
     """What an operator may configure in the service."""
 
-    host: Annotated[str, Field(description="The address to listen on."), Shown("ADDRESS", _LISTENING)] = (
-        "127.0.0.1"
-    )
-    port: Annotated[
-        int,
-        whole(0, 65_535),
-        Field(description="The port to listen on; 0 chooses any free one."),
-        Shown("N", _LISTENING),
-    ] = 8321
     max_body_bytes: Annotated[int, SIZE, Field(ge=1, description="The largest request body.")] = (
         64 * 1024 * 1024
     )

@@ -15,9 +15,12 @@ from starlette.responses import Response
 from engine.data.transaction import Transaction
 from engine.errors import StorageUnavailableError, UnknownTransactionError
 from engine.storage.client import Outcome
+from service.access.rights import check_transaction
 from service.context import Service
 from service.formats import json_response
+from service.outcomes import problem_for, result_for
 from service.parameters import WriteOptions
+from service.principal import Principal
 from service.problems import respond
 
 
@@ -26,15 +29,17 @@ def status_url(transaction_id: str) -> str:
 
 
 async def submit(
-    service: Service, transaction: Transaction, options: WriteOptions, started: float
+    service: Service, transaction: Transaction, options: WriteOptions, started: float, principal: Principal
 ) -> Response:
     """Append and answer; `started` is `time.perf_counter()` at the request's arrival.
 
     Raises:
+        ForbiddenError: the principal may not do all that the transaction does.
         IdempotencyConflictError: the key was used with another body before.
         StorageUnavailableError: the log could not be written.
         UnknownTransactionError: the key belongs to a transaction whose outcome is no longer kept.
     """
+    check_transaction(principal, transaction)
     chosen = replace(transaction, strategy=options.strategy, placement=options.placement)
     # A dry run changes nothing, so it may be done again; its key stays free for the transaction that it tries.
     key = None if chosen.dry_run else options.idempotency_key
@@ -60,12 +65,12 @@ async def submit(
         return _accepted(receipt.transaction_id, headers)
     if outcome.status == "refused":
         return respond(
-            {**outcome.body, "transaction": receipt.transaction_id},
+            {**problem_for(principal, outcome.body), "transaction": receipt.transaction_id},
             status_url(receipt.transaction_id),
             headers,
         )
     total = round((time.perf_counter() - started) * 1000, 3)
-    body = {"transaction": receipt.transaction_id, **outcome.body}
+    body = {"transaction": receipt.transaction_id, **result_for(principal, outcome.body)}
     body["elapsed_ms"] = {**outcome.body["elapsed_ms"], "total": total}
     return json_response(body, 200, headers)
 

@@ -29,6 +29,7 @@ from engine.storage.reader import ObjectReader
 from engine.storage.scripts import IN_LOG
 from engine.storage.snapshot import Snapshot
 from engine.storage.token import format_token, parse_token
+from engine.storage.tokens import TokenStore
 
 __all__ = ["DatabaseClient", "EngineStatus", "Outcome", "Receipt", "format_token", "parse_token"]
 
@@ -52,6 +53,7 @@ class DatabaseClient:
         self._in_log = client.register_script(IN_LOG)
         self._newest: tuple[Head, Snapshot] | None = None
         self.jobs = JobClient(client, self._keys)
+        self.tokens = TokenStore(client, self._keys)
 
     @classmethod
     def connect(

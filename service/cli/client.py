@@ -10,6 +10,7 @@ service applies it once, however often it arrives.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
@@ -25,6 +26,11 @@ DEFAULT_URL = "http://127.0.0.1:8321"
 # less).
 ATTEMPTS = 6
 PAUSE_SECONDS = 0.5
+
+# Where the token of the service is looked for.
+TOKEN_VARIABLE = "ZEDLOG_TOKEN"
+# A token that has made too many requests waits so long for its next one, in all.
+RATE_PATIENCE_SECONDS = 60.0
 
 _REPLAYED = "Idempotency-Replayed"
 
@@ -56,13 +62,21 @@ class ServiceClient:
     def __init__(
         self, url: str, timeout: float = 120.0, transport: httpx.BaseTransport | None = None
     ) -> None:
-        """`transport` replaces the network in tests."""
+        """`transport` replaces the network in tests. The token of `ZEDLOG_TOKEN` goes with every request.
+
+        Raises:
+            Unreachable: what is there cannot be a token.
+        """
         # Imported in the functions of this module that need it: it takes as long as a command that needs no service.
         import httpx
 
         self.url = url.rstrip("/")
         limits = httpx.Timeout(timeout, connect=5.0)
-        self._http = httpx.Client(base_url=self.url, timeout=limits, transport=transport)
+        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+        if not (token.isascii() and token.isprintable()):
+            raise Unreachable(f"what {TOKEN_VARIABLE} holds is not a token")
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(base_url=self.url, timeout=limits, transport=transport, headers=headers)
         self._reached = False
 
     def __enter__(self) -> ServiceClient:
@@ -190,6 +204,7 @@ class ServiceClient:
         sent = {"accept": "application/json", "content-type": "application/json", **headers}
         given = {name: value for name, value in parameters.items() if value is not None}
         attempts = ATTEMPTS if repeatable else 1
+        waited = 0.0
         for attempt in range(1, attempts + 1):
             try:
                 response = self._http.request(method, path, params=given, headers=sent, content=content)
@@ -202,6 +217,12 @@ class ServiceClient:
                     raise self._unreachable(error) from error
             else:
                 self._reached = True
+                while response.status_code == 429 and waited < RATE_PATIENCE_SECONDS:
+                    # Nothing was done, so it may be sent again, whatever it is.
+                    pause = min(_retry_after(response), RATE_PATIENCE_SECONDS)
+                    waited += pause
+                    time.sleep(pause)
+                    response = self._http.request(method, path, params=given, headers=sent, content=content)
                 if response.status_code != 503 or attempt == attempts:
                     return _checked(response)
             time.sleep(PAUSE_SECONDS)
@@ -218,6 +239,11 @@ class ServiceClient:
                 "Start one with 'zedlog serve', or give the URL of another one with --url or ZEDLOG_URL."
             )
         return Unreachable(f"the connection to {self.url} was lost: {error or type(error).__name__}")
+
+
+def _retry_after(response: httpx.Response) -> float:
+    text = response.headers.get("retry-after", "")
+    return float(text) if text.isdecimal() else 1.0
 
 
 def _checked(response: httpx.Response) -> httpx.Response:

@@ -10,6 +10,7 @@ command line itself is wrong. 130: interrupted.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -20,7 +21,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from engine.errors import ZedlogError
-from service.cli.client import Refused, Unreachable
+from service.cli.client import TOKEN_VARIABLE, Refused, Unreachable
 from service.cli.output import fail, out, print_refusal
 from service.cli.starting import uncollected
 from service.cli.supervisor import PartFailed
@@ -34,6 +35,7 @@ COMMANDS = {
             "Show what Zedlog does, on real data: which installed Python packages are exposed to a vulnerable one?",
         ),
         "serve": ("serve:serve", "Start the service and keep it running until Ctrl-C."),
+        "token": ("tokens:token_app", "Make, list and revoke access tokens."),
         "engine": (
             "serve:engine",
             "Run the engine process alone: one for each database, beside any number of services.",
@@ -111,11 +113,33 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, stub, rest = super().resolve_command(ctx, args)
+        if ctx.params.get("token") is not None:
+            os.environ[TOKEN_VARIABLE] = ctx.params["token"]
+        rest = _without_token(ctx, rest)
         if name is None or stub is None:
             return name, stub, rest
         command = load_command(name)
         url = ctx.params.get("url")
         return name, command, rest if url is None else _with_url(ctx, command, url, rest)
+
+
+def _without_token(ctx: Any, arguments: list[str]) -> list[str]:
+    """The arguments of a command without `--token TOKEN`, which every command may have; it is put where the client
+    looks for it (client.py).
+    """
+    rest: list[str] = []
+    left = iter(arguments)
+    for word in left:
+        if word == "--":
+            return [*rest, word, *left]
+        if word == "--token" or word.startswith("--token="):
+            token = next(left, "") if word == "--token" else word.partition("=")[2]
+            if not token:
+                ctx.fail("Option '--token' requires an argument.")
+            os.environ[TOKEN_VARIABLE] = token
+        else:
+            rest.append(word)
+    return rest
 
 
 def _with_url(ctx: Any, command: Any, url: str, rest: list[str]) -> list[str]:
@@ -157,8 +181,16 @@ def zedlog(
             "from the environment variable ZEDLOG_URL; the last one on the command line is used.",
         ),
     ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            help="The token that the service asks for; commands accept it after their names, too. Others can see the "
+            "command line, so better put it into the environment variable ZEDLOG_TOKEN.",
+        ),
+    ] = None,
 ) -> None:
-    """`Commands` passes the URL on."""
+    """`Commands` passes both on."""
 
 
 for _panel, _commands in COMMANDS.items():

@@ -36,10 +36,20 @@ def fail(message: str) -> None:
     err.print(f"[bold red]error:[/] {escape(message)}")
 
 
+_HINTS = {
+    "unauthorized": "Give a token with ZEDLOG_TOKEN or --token; an admin makes one with 'zedlog token create'.",
+    "forbidden": "An admin can see the rights of tokens with 'zedlog token list'.",
+    "rate_limited": "Nothing was done; try again later, or ask for a token with a higher rate.",
+}
+
+
 def print_refusal(refusal: Refused) -> None:
     """The service's problem document, with the offending line and a caret where it names one."""
     problem = refusal.problem
     err.print(f"[bold red]error:[/] {escape(str(refusal))} [dim]({escape(refusal.code)})[/]")
+    hint = _HINTS.get(refusal.code)
+    if hint is not None:
+        err.print(f"  [dim]{hint}[/]")
     source, column = problem.get("source"), problem.get("column")
     if isinstance(source, str) and isinstance(column, int):
         gutter = f"{problem.get('line', 1)} | "

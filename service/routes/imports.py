@@ -24,6 +24,8 @@ from engine.errors import (
     UnknownJobError,
     UnknownRelationError,
 )
+from service.access.rights import check_job
+from service.access.roles import needs
 from service.body import read_json
 from service.bulk_models import ImportBody, Job, Upload
 from service.context import service_of
@@ -31,6 +33,7 @@ from service.describe import BODY_ERRORS, STATE_ERRORS, json_body, problems
 from service.formats import answers_json, json_response
 from service.jobs import submit
 from service.parameters import IdempotencyKey, only_known_parameters
+from service.principal import principal_of
 from service.problems import InvalidParameterError, NotAcceptableError
 from service.uploads import receive
 from service.validation import read_as
@@ -78,7 +81,8 @@ JOB_ERRORS = (
             *STATE_ERRORS,
         ),
     },
-    openapi_extra=json_body(
+    openapi_extra=needs("writer")
+    | json_body(
         ImportBody,
         {
             "triples": {"path": "lubm1.nt.gz"},
@@ -103,9 +107,10 @@ async def post_import(
     """
     service = service_of(request)
     checked = read_as(ImportBody, await read_json(request, service.settings.max_body_bytes)).request()
+    check_job(principal_of(request), checked)
     # A dry run has keys of its own: no client's key holds a space.
     key = f"dry run {idempotency_key}" if checked.dry_run and idempotency_key else idempotency_key
-    return await submit(service, "import", checked.as_json(), key, wait)
+    return await submit(service, "import", checked.as_json(), key, wait, principal_of(request))
 
 
 @router.post(
@@ -116,7 +121,8 @@ async def post_import(
     responses=problems(
         InvalidParameterError, InvalidRequestError, BodyTooLargeError, BulkStorageError, NotAcceptableError
     ),
-    openapi_extra={
+    openapi_extra=needs("writer")
+    | {
         "requestBody": {
             "required": True,
             "content": {_OCTETS: {"schema": {"type": "string", "format": "binary", "minLength": 1}}},

@@ -39,6 +39,7 @@ from engine.storage.indexes import IndexStats
 from engine.storage.snapshot import Page, TupleCounts
 from engine.storage.token import format_token
 from tests.service.fake_jobs import FakeJobs
+from tests.service.fake_tokens import FakeTokens
 
 INCARNATION = "5f2c09b1"
 TYPES = {str: ColumnType.SYMBOL, int: ColumnType.NUMBER, float: ColumnType.FLOAT, bool: ColumnType.BOOL}
@@ -228,6 +229,7 @@ class FakeClient:
         self.incarnation_id = INCARNATION
         self.closed = False
         self.jobs = FakeJobs(self._reach)
+        self.tokens = FakeTokens(self._reach)
 
     def _reach(self) -> None:
         if self.redis_away:
