@@ -229,6 +229,12 @@ class NegativeWeightError(ZedlogError):
     code = "negative_weight"
 
 
+class SourcedFactError(ZedlogError):
+    """The transaction would take away facts that a source asserts, without that source. `detail` names them."""
+
+    code = "asserted_by_source"
+
+
 class IdempotencyConflictError(ZedlogError):
     """The same Idempotency-Key was used before with a different body."""
 

@@ -12,6 +12,7 @@ from engine.errors import InvalidRequestError, shown
 MAX_SOURCE = 200
 """The most characters of a source's name."""
 _FROM, _END = " (from ", ")"
+_FORBIDDEN = frozenset("/\\()")
 
 
 def sourced(relation: str, source: str) -> str:
@@ -25,6 +26,11 @@ def origin(name: str) -> tuple[str, str] | None:
     return (relation, source.removesuffix(_END)) if separator else None
 
 
+def relation_of(name: str) -> str:
+    """The relation of people that a collection belongs to; a relation belongs to itself."""
+    return name.partition(_FROM)[0]
+
+
 def is_hidden(name: str) -> bool:
     """Whether a collection is internal to the product, so that nobody may be shown it as a relation."""
     return _FROM in name
@@ -34,15 +40,17 @@ def check_source(source: str) -> str:
     """A source's name as it came from a client, checked.
 
     Raises:
-        InvalidRequestError: it is empty, too long, or has characters that cannot be printed.
+        InvalidRequestError: it is empty, too long, or has characters that it must not have.
     """
     if not isinstance(source, str) or not source or len(source) > MAX_SOURCE or not source.isprintable():
         raise InvalidRequestError(
-            f"a source is a name of 1 to {MAX_SOURCE} printable characters, not {shown(source)}", field="source"
+            f"a source is a name of 1 to {MAX_SOURCE} printable characters, not {shown(source)}",
+            field="source",
         )
-    if source != source.strip() or "/" in source:
+    if source != source.strip() or source.strip(".") == "" or not _FORBIDDEN.isdisjoint(source):
         raise InvalidRequestError(
-            f"the name of a source must not begin or end with a space, or contain a slash, but is {shown(source)}",
+            "the name of a source must not begin or end with a space, consist of dots, or contain a slash, a backslash "
+            f"or a parenthesis, but it is {shown(source)}",
             field="source",
         )
     return source
