@@ -28,7 +28,11 @@ class Stand:
     """`step` commits and publishes one transaction; `restart` begins again from what is published."""
 
     def __init__(
-        self, client: redis.Redis, database: str, retention: Retention | None = None, placement: str = "resident"
+        self,
+        client: redis.Redis,
+        database: str,
+        retention: Retention | None = None,
+        placement: str = "resident",
     ) -> None:
         self._client, self._database, self._retention = client, database, retention
         self._placement = placement
