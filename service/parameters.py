@@ -17,8 +17,10 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from engine.data.transaction import PlacementName, Strategy
+from engine.data.sources import MAX_SOURCE
+from engine.data.transaction import MAX_MESSAGE, PlacementName, Strategy
 from engine.errors import did_you_mean, shown
+from service.principal import LOCAL, principal_of
 from service.problems import InvalidParameterError, near
 from service.settings import PAGE_LIMIT_CEILING
 
@@ -102,9 +104,23 @@ class WriteOptions:
     idempotency_key: str | None
     strategy: Strategy | None
     placement: PlacementName | None
+    author: str | None = None
+    message: str | None = None
+
+
+SourceName = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=MAX_SOURCE,
+        description="The facts count for this source: they can be replaced or taken back with it.",
+        examples=["hr"],
+    ),
+]
 
 
 async def write_options(
+    request: Request,
     wait: Annotated[
         bool, Query(description="With `false`, answer 202 as soon as the transaction is in the log.")
     ] = True,
@@ -123,9 +139,22 @@ async def write_options(
         PlacementName | None,
         Query(description="Where to evaluate this transaction; `auto` is the same as leaving it out."),
     ] = None,
+    message: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=MAX_MESSAGE,
+            description="Why it is done: kept with the transaction, and shown by lists and histories.",
+        ),
+    ] = None,
     idempotency_key: IdempotencyKey = None,
 ) -> WriteOptions:
-    return WriteOptions(wait, dry_run, returning == "delta", idempotency_key, strategy, placement)
+    principal = principal_of(request)
+    # A service without tokens does not know who asks.
+    author = None if principal is LOCAL else principal.name
+    return WriteOptions(
+        wait, dry_run, returning == "delta", idempotency_key, strategy, placement, author, message
+    )
 
 
 Write = Annotated[WriteOptions, Depends(write_options)]

@@ -18,7 +18,7 @@ from engine.storage.client import Outcome
 from service.context import Service
 from service.formats import json_response
 from service.parameters import WriteOptions
-from service.problems import respond
+from service.problems import InvalidParameterError, respond
 
 
 def status_url(transaction_id: str) -> str:
@@ -31,11 +31,17 @@ async def submit(
     """Append and answer; `started` is `time.perf_counter()` at the request's arrival.
 
     Raises:
+        InvalidParameterError: there are two messages.
         IdempotencyConflictError: the key was used with another body before.
         StorageUnavailableError: the log could not be written.
         UnknownTransactionError: the key belongs to a transaction whose outcome is no longer kept.
     """
+    if options.message is not None and transaction.message is not None:
+        raise InvalidParameterError(
+            "the message is given twice: as a parameter, and in the body", parameter="message"
+        )
     chosen = replace(transaction, strategy=options.strategy, placement=options.placement)
+    chosen = chosen.told(options.author, options.message)
     # A dry run changes nothing, so it may be done again; its key stays free for the transaction that it tries.
     key = None if chosen.dry_run else options.idempotency_key
     receipt = await service.client.append(chosen, key)

@@ -213,6 +213,8 @@ class Transaction:
         if not given:
             return self
         told = replace(self, **given)  # type: ignore[arg-type]  # each was just checked
+        if source is not None and not (told.facts or told.batches or told.replaces):
+            raise InvalidRequestError("a source has no effect on a transaction without facts", field="source")
         if told.replaces is not None:
             _check_replacement(told)
         if told.rollback is not None:

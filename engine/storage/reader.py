@@ -78,6 +78,14 @@ class ObjectReader:
         with storage_errors():
             return cast(bytes | None, await self._redis.get(self._keys.manifest(epoch)))
 
+    async def manifests(self, epochs: Sequence[int]) -> list[bytes | None]:
+        """The manifests of epochs, in order; None for one that is not kept."""
+        if not epochs:
+            return []
+        with storage_errors():
+            found = await self._redis.mget([self._keys.manifest(epoch) for epoch in epochs])
+        return cast(list[bytes | None], found)
+
     async def fetch(self, names: Sequence[str]) -> list[bytes]:
         """The bytes of objects, in order.
 

@@ -28,7 +28,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from engine.language.schema import ColumnType
 from service.cli import options
 from service.cli.client import Json, Refused, ServiceClient
-from service.cli.delimited import (
+from service.cli.output import counted, err, fail, note, out
+from service.delimited import (
     BadFile,
     FileColumns,
     Survey,
@@ -39,7 +40,6 @@ from service.cli.delimited import (
     rows,
     survey,
 )
-from service.cli.output import counted, err, fail, note, out
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 

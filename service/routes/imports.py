@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -31,6 +32,7 @@ from service.describe import BODY_ERRORS, STATE_ERRORS, json_body, problems
 from service.formats import answers_json, json_response
 from service.jobs import submit
 from service.parameters import IdempotencyKey, only_known_parameters
+from service.principal import LOCAL, principal_of
 from service.problems import InvalidParameterError, NotAcceptableError
 from service.uploads import receive
 from service.validation import read_as
@@ -103,6 +105,9 @@ async def post_import(
     """
     service = service_of(request)
     checked = read_as(ImportBody, await read_json(request, service.settings.max_body_bytes)).request()
+    principal = principal_of(request)
+    if principal is not LOCAL:
+        checked = replace(checked, author=principal.name)
     # A dry run has keys of its own: no client's key holds a space.
     key = f"dry run {idempotency_key}" if checked.dry_run and idempotency_key else idempotency_key
     return await submit(service, "import", checked.as_json(), key, wait)
