@@ -36,7 +36,8 @@ READER, WRITER = {"x-zedlog-role": "reader"}, {"x-zedlog-role": "writer"}
 Name = Annotated[
     str, Path(min_length=1, max_length=MAX_SOURCE, description="The source's name.", examples=["hr"])
 ]
-_FILE = {"schema": {"type": "string"}}
+# Any bytes may be text of such a file.
+_FILE: dict[str, Any] = {"schema": {}}
 
 
 @router.get(
