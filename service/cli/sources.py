@@ -83,15 +83,7 @@ def sync(
     facts: dict[str, list[Any]] = {}
     declarations: list[str] = []
     with ServiceClient(url) as client:
-        for file in files:
-            name = relation or file.name.split(".")[0]
-            if name == "-" or name in facts:
-                raise typer.BadParameter(
-                    f"{file}: give the relation of its rows with --relation"
-                    if name == "-"
-                    else f"two files are of {name}",
-                    param_hint="FILES",
-                )
+        for name, file in _by_relation(files, relation).items():
             with opened(file) as stream:
                 layout, found, declaration = how.examine(client, name, file, stream)
                 if not found.rows and not allow_empty:
@@ -117,6 +109,21 @@ def sync(
     print_outcome(answer, dry_run=dry_run)
     if delta or dry_run:
         print_delta(answer)
+
+
+def _by_relation(files: list[Path], relation: str | None) -> dict[str, Path]:
+    """The files by the relations of their rows."""
+    named: dict[str, Path] = {}
+    for file in files:
+        name = relation or file.name.split(".")[0]
+        if name == "-":
+            raise typer.BadParameter(
+                "give the relation of standard input with --relation", param_hint="FILES"
+            )
+        if name in named:
+            raise typer.BadParameter(f"two of the files are of {name}", param_hint="FILES")
+        named[name] = file
+    return named
 
 
 @sources_app.command("list")

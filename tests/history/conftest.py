@@ -10,6 +10,7 @@ import redis
 
 from engine.storage.connection import connect
 from engine.storage.embedded import EmbeddedServer
+from tests.live import LiveSystem
 
 _numbers = itertools.count(1)
 
@@ -30,3 +31,10 @@ def client(server: EmbeddedServer) -> Iterator[redis.Redis]:
 def database() -> str:
     """The name of a new database."""
     return f"test-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def own_live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSystem]:
+    """A running system, whose parts the tests of this folder may kill."""
+    with LiveSystem(tmp_path_factory.mktemp("live")) as system:
+        yield system

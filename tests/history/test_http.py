@@ -16,14 +16,8 @@ RULES = "exposed(x, y) :- manages(x, y).\nexposed(x, z) :- exposed(x, y), manage
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSystem]:
-    with LiveSystem(tmp_path_factory.mktemp("live")) as system:
-        yield system
-
-
-@pytest.fixture(scope="module")
-def http(live: LiveSystem) -> Iterator[httpx.Client]:
-    with live.client() as client:
+def http(own_live: LiveSystem) -> Iterator[httpx.Client]:
+    with own_live.client() as client:
         yield client
 
 
@@ -241,7 +235,7 @@ def test_when_a_tuple_came_and_went_and_who_did_it(http: httpx.Client) -> None:
     refused(http.get("/v1/relations/seen/facts/history", params={"cursor": "x"}), 400, "invalid_cursor")
 
 
-def test_a_rollback_and_a_restart_of_everything(live: LiveSystem, http: httpx.Client) -> None:
+def test_a_rollback_and_a_restart_of_everything(own_live: LiveSystem, http: httpx.Client) -> None:
     ok(http.put("/v1/sources/roll", json={"facts": {"ball": [[1], [2]]}}))
     ok(http.post("/v1/rules", json={"rule": "big(x) :- ball(x), x > 1."}))
     start = ok(http.get("/v1/relations"))
@@ -258,12 +252,12 @@ def test_a_rollback_and_a_restart_of_everything(live: LiveSystem, http: httpx.Cl
     assert sorted(dry["delta"]["big"]["deleted"]) == [[7], [8], [9], [50]]
     assert ok(http.get("/v1/relations"))["relations"] == then["relations"]
     # It is in the log while no engine runs, and is done after the next start; so is what comes after it.
-    live.kill("engine")
+    own_live.kill("engine")
     key = {"Idempotency-Key": "back"}
     pending = http.post("/v1/rollback?wait=false", json={"to": target, "message": "oops"}, headers=key)
     assert pending.status_code == 202
-    live.start("engine")
-    live.wait_ready()
+    own_live.start("engine")
+    own_live.wait_ready()
     answer = http.post("/v1/rollback", json={"to": target, "message": "oops"}, headers=key)
     back = ok(answer)
     assert back["epoch"] == then["epoch"] + 1
