@@ -40,7 +40,7 @@ def transactions(rng: random.Random, seed: int) -> Iterator[Transaction]:
         for change in history.transactions(1):
             history.state = history.state.after(change) or history.state
             made = as_transaction(change)
-            if rng.random() < 0.3:
+            if made.facts and rng.random() < 0.3:
                 made = made.told(source=rng.choice(SOURCES))
             yield made
 
