@@ -32,12 +32,11 @@ class Stand:
         client: redis.Redis,
         database: str,
         retention: Retention | None = None,
-        placement: str = "resident",
+        reasoner: Reasoner | None = None,
     ) -> None:
         self._client, self._database, self._retention = client, database, retention
-        self._placement = placement
         self._ids = itertools.count(1)
-        self._open(Reasoner(placement))
+        self._open(reasoner or Reasoner("resident"))
 
     def _open(self, reasoner: Reasoner) -> None:
         # As if the last writer had died long ago.
@@ -50,7 +49,7 @@ class Stand:
     def restart(self) -> None:
         self._open(self.reasoner)
         self.reasoner.close()
-        self.reasoner = Reasoner.restore(read_state(self.publisher), self._placement)
+        self.reasoner = Reasoner.restore(read_state(self.publisher), "resident")
 
     def step(self, transaction: Transaction) -> EpochResult | ZedlogError:
         tried, name = transaction, f"{next(self._ids)}-0"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from engine.data.transaction import MAX_WEIGHT, Transaction
+from engine.database.checkpoint import Checkpoint
 from engine.database.epoch import EpochResult
 from engine.errors import InvalidRequestError, SourcedFactError, WeightOverflowError, ZedlogError
+from engine.resident.checkpoint import ResidentParts
 from tests.history.model import ROWS, SOURCES, Model, random_body, transaction
 from zedlog import Reasoner
 
@@ -26,6 +30,13 @@ def holds(reasoner: Reasoner, model: Model) -> None:
             given = reasoner.asserted_by(source, relation) if relation in schemas else {}
             assert given == dict(model.of_source(relation, source)), (relation, source)
     assert not [name for name in schemas if not name.isidentifier()]
+
+
+def copied(checkpoint: Checkpoint | None) -> Checkpoint:
+    """With arrays of its own, as from a file."""
+    assert checkpoint is not None
+    about, arrays = checkpoint.parts
+    return replace(checkpoint, parts=ResidentParts(copy.deepcopy(about), [array.copy() for array in arrays]))
 
 
 def run(reasoner: Reasoner, bodies: list[dict[str, Any]], model: Model) -> tuple[Model, list[bool]]:
@@ -49,7 +60,8 @@ def run(reasoner: Reasoner, bodies: list[dict[str, Any]], model: Model) -> tuple
 @pytest.mark.parametrize("seed", range(40))
 def test_weights_by_source_are_those_of_the_model(seed: int) -> None:
     rng = random.Random(seed)
-    reasoner, model = Reasoner(), Model()
+    reasoner, model = Reasoner("resident"), Model()
+    kept: Checkpoint | None = None
     for _ in range(STEPS):
         # Some share an epoch.
         bodies = [random_body(rng) for _ in range(rng.choice((1, 1, 2, 5)))]
@@ -59,9 +71,16 @@ def test_weights_by_source_are_those_of_the_model(seed: int) -> None:
         model, _ = run(reasoner, bodies, model)
         holds(reasoner, model)
         reasoner.check_invariants()
+        if rng.random() < 0.3:
+            kept = copied(reasoner.checkpoint())
         if rng.random() < 0.2:
             reasoner = Reasoner.restore(reasoner.export())
             holds(reasoner, model)
+        elif kept is not None and rng.random() < 0.3:
+            # Sources are brought from the checkpoint to the newest epoch as other facts are.
+            reasoner = Reasoner.resume(copied(kept), reasoner.export())
+            holds(reasoner, model)
+            reasoner.check_invariants()
     fresh = Reasoner.restore(reasoner.export())
     assert fresh.state() == reasoner.state()
 
