@@ -8,13 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from engine.data.sources import is_hidden
 from engine.data.transaction import MAX_WEIGHT, Transaction
 from engine.database.checkpoint import Checkpoint
 from engine.database.epoch import EpochResult
 from engine.errors import InvalidRequestError, SourcedFactError, WeightOverflowError, ZedlogError
 from engine.resident.checkpoint import ResidentParts
 from tests.history.model import ROWS, SOURCES, Model, random_body, transaction
+from tests.oracle.programs import History, histories, totals
+from tests.oracle.rules import rule_text
+from tests.oracle.subject import bootstrap, declared
 from zedlog import Reasoner
 
 STEPS = 14
@@ -105,6 +111,34 @@ def test_only_the_difference_to_the_new_content_is_an_epoch(seed: int) -> None:
         assert set(result.changes.get("edge", [])) == set(result.changes.get("tc", [])) == expected
         assert not commit(reasoner, **body).changes
         old = new
+
+
+@settings(max_examples=40)
+@given(histories(), st.randoms(use_true_random=False))
+def test_whoever_asserts_the_facts_what_follows_is_the_same(history: History, rng: random.Random) -> None:
+    """The master property with sources: supports, heights and indexes are those of a bootstrap without any."""
+    facts, rules = totals(history.epochs)
+    reasoner = declared(history)
+    parts: dict[str | None, list[dict[str, Any]]] = {None: [], "hr": [], "crm": []}
+    for name, rows in facts.items():
+        for row, weight in rows.items():
+            first = rng.randint(1, weight)
+            for share in (first, weight - first):
+                if share:
+                    parts[rng.choice((None, "hr", "crm"))].append(fact(name, row, weight=share))
+    # What they assert at first is replaced.
+    for source in ("hr", "crm"):
+        some = [fact(name, row) for name, rows in facts.items() for row in rows if rng.random() < 0.5]
+        if some:
+            commit(reasoner, facts=some, source=source)
+    for text, weight in {rule_text(rule): weight for rule, weight in rules.items()}.items():
+        commit(reasoner, rules=[{"rule": text, "weight": weight}])
+    for source, own in sorted(parts.items(), key=lambda _: rng.random()):
+        commit(reasoner, facts=own, source=source, replaces="source" if source else None)
+    reasoner.check_invariants()
+    for part, by_relation in bootstrap(history).state().items():
+        found = {name: rows for name, rows in reasoner.state()[part].items() if not is_hidden(str(name))}
+        assert found == by_relation, part
 
 
 def commit(reasoner: Reasoner, **body: Any) -> EpochResult:
