@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.data.values import Tuple, Value
 from engine.errors import EpochNotRetainedError
+from engine.language.schema import Schema
 from engine.storage.client import DatabaseClient
 from engine.storage.history import MOST, Told
 from engine.storage.snapshot import Snapshot
@@ -127,6 +128,15 @@ async def events(
         # What went comes before what came, as it happened; the newest event is the first.
         for number, (values, present, weight, derived) in enumerate(reversed(changes)):
             yield snapshot, number, values, present, weight, derived
+
+
+async def last_schema(client: DatabaseClient, newest: Snapshot, relation: str) -> Schema | None:
+    """The schema of a relation in the newest epoch that has it; None if no epoch that is kept does."""
+    async for snapshot in epochs_back(client, newest):
+        schema = snapshot.schemas.get(relation)
+        if schema is not None:
+            return schema
+    return None
 
 
 async def since(

@@ -50,7 +50,7 @@ def _meta(transaction: Transaction) -> dict[str, Any]:
         "source": transaction.source,
         "replaces": transaction.replaces,
         "rollback": transaction.rollback,
-        "facts": facts or None,
+        "facts": {relation: number for relation, number in facts.items() if number} or None,
         "rules": len(transaction.rules) or None,
         "declarations": True if transaction.declarations or transaction.undeclare else None,
     }

@@ -41,7 +41,6 @@ from engine.errors import (
     BatchUnreadableError,
     CorruptLogError,
     EngineLeaseError,
-    EpochNotRetainedError,
     EvaluationCancelledError,
     SparkStateLostError,
     StorageUnavailableError,
@@ -422,7 +421,8 @@ class Engine:
             rollback = transactions[0]
             try:
                 transactions = [self._with_patience(lambda: resolved(rollback, publisher))]
-            except EpochNotRetainedError as error:
+            except ZedlogError as error:
+                # Also if the older epoch is damaged: the newest one, which is served, may be whole.
                 return [error], None
         try:
             result = reasoner.commit(transactions, shared=True)

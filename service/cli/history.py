@@ -10,7 +10,7 @@ from rich.markup import escape
 from engine.language.parser import parse_goal
 from engine.language.syntax import Constant, Variable
 from service.cli import options
-from service.cli.client import Json, ServiceClient
+from service.cli.client import Json, Refused, ServiceClient
 from service.cli.edit import print_delta
 from service.cli.options import OutputFormat
 from service.cli.output import chosen, counted, moment, note, out, print_outcome, show, write_rows
@@ -37,7 +37,12 @@ def blame(
     """
     with ServiceClient(url) as client:
         path, bound = _asked(client, goal)
-        answer = client.get(f"{path}/blame", **bound, limit=limit)
+        try:
+            answer = client.get(f"{path}/blame", **bound, limit=limit)
+        except Refused as refusal:
+            if refusal.code != "unknown_relation":
+                raise
+            answer = {"facts": [], "more": False, "epoch": client.get("/v1/relations")["epoch"]}
         for fact in answer["facts"]:
             _print_blamed(answer["relation"], fact)
         if answer["more"]:
@@ -48,7 +53,7 @@ def blame(
         past = client.get(f"{path}/history", **bound, limit=1)
     if past["events"]:
         (event,) = past["events"]
-        tuple_ = f"{answer['relation']}({', '.join(map(show, event['tuple']))})"
+        tuple_ = f"{past['relation']}({', '.join(map(show, event['tuple']))})"
         note(
             f"{escape(tuple_)} went at epoch {event['epoch']}, {moment(event['time'])}{_by(event['transactions'])}"
         )
@@ -125,7 +130,13 @@ def _asked(client: ServiceClient, goal: str) -> tuple[str, dict[str, str]]:
     """The path of the relation's facts, and the parameters that bind its columns."""
     atom = parse_goal(goal)
     path = f"/v1/relations/{atom.relation}"
-    columns = client.get(path)["columns"]
+    try:
+        columns = client.get(path)["columns"]
+    except Refused as refusal:
+        if refusal.code != "unknown_relation":
+            raise
+        # It may have existed in an older epoch.
+        columns = client.get(f"{path}/facts/history", limit=1)["columns"]
     if len(columns) != len(atom.terms):
         raise typer.BadParameter(
             f"{atom.relation} has {counted(len(columns), 'column')}, but the atom has {len(atom.terms)}",

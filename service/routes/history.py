@@ -27,7 +27,7 @@ from service.cursor import Cursor, decode_cursor, encode_cursor, query_digest
 from service.describe import BODY_ERRORS, PROGRAM_ERRORS, READ_ERRORS, STATE_ERRORS, json_body, problems
 from service.formats import answers_json, describe_columns, json_response
 from service.goal import schema_of
-from service.history import LOOKED_AT, Transactions, entry, events, kept, matching, since
+from service.history import LOOKED_AT, Transactions, entry, events, kept, last_schema, matching, since
 from service.history_models import Blame, FactHistory, RollbackBody, TransactionList
 from service.models import TransactionResult
 from service.parameters import (
@@ -148,7 +148,7 @@ async def get_fact_history(
     at_least: AtLeast = None,
 ) -> Response:
     """For the tuples whose columns have the bound values: each epoch in which one appeared, went, or changed its
-    weight, newest first, as far back as epochs are kept.
+    weight, newest first, as far back as epochs are kept. Also of a relation that existed in one of them only.
     """
     parameters = request.query_params.multi_items()
     own = own_parameters(request)
@@ -159,8 +159,8 @@ async def get_fact_history(
     client = service_of(request).client
     # The epoch of the first page is where the next one goes on, also if others have been published since.
     snapshot = await pin(service_of(request), at_least, None, start)
-    schema = schema_of(snapshot.schemas, relation)
-    bound = _bound(snapshot, schema, parameters, own)
+    schema = await last_schema(client, snapshot, relation) or schema_of(snapshot.schemas, relation)
+    bound = _bound(schema, parameters, own)
     begin, skipped = (snapshot, -1) if start is None else await _place_of(client, start)
     transactions = Transactions(client, principal)
     found: list[dict[str, Any]] = []
@@ -237,7 +237,7 @@ async def get_fact_blame(
     client = service_of(request).client
     snapshot = await pin(service_of(request), at_least)
     schema = schema_of(snapshot.schemas, relation)
-    bound = _bound(snapshot, schema, parameters, own)
+    bound = _bound(schema, parameters, own)
     blamed: list[dict[str, Any]] = []
     more = False
     if bound is not None:
@@ -273,9 +273,7 @@ async def get_fact_blame(
     )
 
 
-def _bound(
-    snapshot: Snapshot, schema: Schema, parameters: list[tuple[str, str]], own: frozenset[str]
-) -> dict[int, Any] | None:
+def _bound(schema: Schema, parameters: list[tuple[str, str]], own: frozenset[str]) -> dict[int, Any] | None:
     """The bound columns; None if one of them has no type, so that no tuple can have the value."""
     bound = bound_columns(schema, parameters, own)
     return None if any(schema.columns[i].type is None for i in bound) else bound

@@ -164,9 +164,8 @@ async def put_source(
     scoped = relation is not None
     if not scoped and principal.writes is not None:
         # Of what the source asserts now, all must be the principal's to change, and nothing else is touched.
-        now = sources_of(snapshot).get(source, {})
-        principal.check_write(now)
-        transaction, scoped = _naming(transaction, now), True
+        principal.check_write(sources_of(snapshot).get(source, {}))
+        transaction, scoped = _naming(transaction, principal.writes), True
     return await submit(
         service,
         transaction.told(source=source, replaces="relations" if scoped else "source"),
@@ -194,10 +193,12 @@ def _replacement(
     return Transaction.parse(parts, mode="set", dry_run=dry_run, return_delta=return_delta, message=message)
 
 
-def _naming(transaction: Transaction, relations: Mapping[str, int]) -> Transaction:
-    """The transaction, which names these relations too."""
+def _naming(transaction: Transaction, relations: frozenset[str]) -> Transaction:
+    """The transaction, which names these relations too. It does not depend on what the database holds, so that it is
+    the same when it is sent again.
+    """
     named = {change.relation for change in transaction.facts}
-    more = Transaction.parse([{"relation": name, "tuples": []} for name in relations if name not in named])
+    more = Transaction.parse([{"relation": name, "tuples": []} for name in sorted(relations - named)])
     return replace(transaction, facts=(*transaction.facts, *more.facts))
 
 
@@ -229,8 +230,8 @@ async def delete_source(request: Request, source: Name, options: Write) -> Respo
         _found(snapshot, source, principal)
     transaction = Transaction(mode="set", dry_run=options.dry_run, return_delta=options.return_delta)
     scoped = principal.writes is not None
-    if scoped:
-        transaction = _naming(transaction, now)
+    if principal.writes is not None:
+        transaction = _naming(transaction, principal.writes)
     return await submit(
         service,
         transaction.told(source=source, replaces="relations" if scoped else "source"),

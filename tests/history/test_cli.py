@@ -74,6 +74,12 @@ def test_a_file_is_kept_in_step(zedlog: Zedlog, tmp_path: Path) -> None:
     assert zedlog("sync", "cli hr", "-")[0] == 2
     status, out, _ = zedlog("sources", "remove", "cli hr", "--delta")
     assert (status, "cli_boss -2" in out, "nothing any more" in out) == (0, True, True)
+    # No relation of that name is left, but its past is.
+    rows = zedlog("history", 'cli_age("ann", x)', "--format", "csv")[1].splitlines()
+    assert [line.split(",")[2] for line in rows[1:]] == ["went", "appeared"]
+    status, _, err = zedlog("blame", 'cli_age("ann", 40)')
+    assert (status, 'cli_age("ann", 40) went at epoch' in err) == (1, True)
+    assert zedlog("blame", 'cli_never("ann")')[0] == 1
     status, _, err = zedlog("sources", "remove", "cli hr")
     assert (status, "unknown_source" in err) == (1, True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 import redis
@@ -12,12 +13,16 @@ import redis
 from engine.data.transaction import Transaction
 from engine.database.epoch import EpochResult
 from engine.errors import EpochNotRetainedError
+from engine.server.loop import restore_reasoner
 from engine.server.recovery import read_state
 from engine.storage.client import DatabaseClient
 from engine.storage.embedded import EmbeddedServer
+from engine.storage.keys import Keys
+from engine.storage.manifest import Manifest
 from engine.storage.retention import Retention
 from tests.history.model import SOURCES, random_body, transaction
 from tests.history.stand import Stand, State, state_of
+from tests.process.running import Database, EngineThread, facts
 from tests.types.histories import History, as_transaction
 from zedlog import Reasoner
 
@@ -118,6 +123,36 @@ def test_an_epoch_that_is_not_kept(server: EmbeddedServer, client: redis.Redis, 
         assert refused.detail == {"epoch": epoch, "oldest": 4, "newest": 5}
     assert isinstance(stand.step(Transaction.parse(rollback=4)), EpochResult)
     assert sorted(stand.reasoner.facts("e")) == [(0,), (1,), (2,), (3,)]
+
+
+def test_a_damaged_epoch_refuses_the_rollback_and_nothing_else(
+    server: EmbeddedServer, client: redis.Redis, database: str
+) -> None:
+    with Database(server.url, database) as db, EngineThread(server.url, database, factory=restore_reasoner):
+        db.apply(facts("e", (0,), source="hr"))
+        db.apply(
+            Transaction.parse(facts=[{"relation": "e", "tuples": [[1]]}], rules=[{"rule": "f(x) :- e(x)."}])
+        )
+        db.apply(facts("e", (2,), source="hr"))
+        manifest = Manifest.decode(cast(bytes, client.get(Keys(database).manifest(1))))
+        # Later epochs have another program.
+        client.delete(Keys(database).object(manifest.program_id))
+        refused = db.apply(Transaction.parse(rollback=1))
+        assert (refused.status, refused.body["code"]) == ("refused", "corrupt_snapshot")
+        assert db.apply(Transaction.parse(rollback=2)).status == "committed"
+        assert db.facts("e") == {(0,): 1, (1,): 1}
+        assert db.apply(Transaction.parse(rollback=99)).body["code"] == "epoch_not_retained"
+        # Those that wait together are applied one after the other.
+        many = [
+            facts("e", (7,)),
+            Transaction.parse(rollback=3),
+            facts("e", (8,)),
+            Transaction.parse(rollback=3),
+        ]
+        receipts = [db.run(db.client.append(one)) for one in many]
+        outcomes = [db.run(db.client.wait_outcome(r.transaction_id, 20)) for r in receipts]
+        assert [o.status for o in outcomes if o] == ["committed"] * 4
+        assert db.facts("e") == {(0,): 1, (1,): 1, (2,): 1}
 
 
 def test_only_what_differs_is_read(

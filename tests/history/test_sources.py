@@ -7,15 +7,19 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.data.facts import TypedFacts
 from engine.data.sources import is_hidden
-from engine.data.transaction import MAX_WEIGHT, Transaction
+from engine.data.transaction import MAX_WEIGHT, FactChange, Transaction
 from engine.database.checkpoint import Checkpoint
 from engine.database.epoch import EpochResult
 from engine.errors import InvalidRequestError, SourcedFactError, WeightOverflowError, ZedlogError
+from engine.language.schema import ColumnType
 from engine.resident.checkpoint import ResidentParts
 from tests.history.model import ROWS, SOURCES, Model, random_body, transaction
 from tests.oracle.programs import History, histories, totals
@@ -205,6 +209,25 @@ def test_a_source_follows_its_relation_to_other_types() -> None:
     commit(reasoner, facts=[], source="hr", replaces="source")
     assert not Reasoner.restore(reasoner.export()).export().facts
     reasoner.check_invariants()
+
+
+def test_typed_columns_of_an_import_count_for_a_source() -> None:
+    def imported(rows: list[tuple[str, int]], weights: list[int], **more: Any) -> Transaction:
+        names, numbers = zip(*rows, strict=True)
+        table = pa.table({"c0": pa.array(names), "c1": pa.array(numbers)})
+        typed = TypedFacts((ColumnType.SYMBOL, ColumnType.NUMBER), table)
+        return Transaction(facts=(FactChange("age", typed, np.array(weights)),), **more).told(source="hr")
+
+    reasoner = Reasoner()
+    reasoner.commit([imported([("a", 1), ("b", 2)], [1, 2])])
+    assert reasoner.asserted_by("hr", "age") == dict(reasoner.weighted("age")) == {("a", 1): 1, ("b", 2): 2}
+    reasoner.commit([imported([("a", 1), ("b", 2), ("c", 3)], [-1, -1, 1])])
+    assert reasoner.asserted_by("hr", "age") == {("b", 2): 1, ("c", 3): 1}
+    (refused,) = reasoner.commit([imported([("a", 1)], [-1])]).outcomes
+    assert isinstance(refused, ZedlogError)
+    assert refused.code == "negative_weight"
+    reasoner.commit([imported([("b", 2), ("d", 4)], [1, 1], mode="set")])
+    assert reasoner.asserted_by("hr", "age") == {("b", 2): 1, ("c", 3): 1, ("d", 4): 1}
 
 
 def test_hidden_collections_have_no_names_that_people_can_use() -> None:
