@@ -27,8 +27,9 @@ def blame(
     limit: Annotated[int, typer.Option(min=1, max=_PAGE, help="At most this many tuples.")] = 20,
     url: options.Url = options.URL,
 ) -> None:
-    """Show since which epoch and transaction tuples have been there without interruption, who asserts them, and who
-    sent the transaction. Exit status 1 if there is no such tuple.
+    """Show since which epoch and transaction a tuple has been there without interruption.
+
+    Also who sent the transaction, and which sources assert the tuple. Exit status 1 if there is no such tuple.
 
     Examples:
 
@@ -98,7 +99,9 @@ def history(
     format: OutputFormat = None,
     url: options.Url = options.URL,
 ) -> None:
-    """Show when tuples came and went, newest first, as far back as epochs are kept, and through which transactions.
+    """Show when tuples came and went, and through which transactions.
+
+    The newest change comes first; it goes as far back as epochs are kept.
 
     Examples:
 
@@ -171,8 +174,10 @@ def rollback(
     ] = None,
     url: options.Url = options.URL,
 ) -> None:
-    """Make facts (with those of sources), rules and declarations what they were after an older epoch, as a new epoch.
-    Nothing is forgotten: a rollback can be rolled back. `zedlog epochs` lists the epochs.
+    """Make facts, rules and declarations what they were after an older epoch.
+
+    It becomes a new epoch, and nothing is forgotten: a rollback can be rolled back. What sources assert goes back, too.
+    `zedlog epochs` lists the epochs.
 
     Examples:
 

@@ -65,9 +65,10 @@ def sync(
     message: Message = None,
     url: options.Url = options.URL,
 ) -> None:
-    """Make a source assert exactly the rows of files, in one epoch: what it asserted before and is not in the files any
-    more is taken back, and what is new is added. What others assert stays, and so does what the source asserts of
-    other relations. A file that has not changed changes nothing.
+    """Make a source assert exactly the rows of files: only the difference is applied.
+
+    In one epoch, what it asserted before and is not in the files any more is taken back, and what is new is added. What
+    others assert stays, and so does what the source asserts of other relations.
 
     Examples:
 
