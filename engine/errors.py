@@ -229,6 +229,18 @@ class NegativeWeightError(ZedlogError):
     code = "negative_weight"
 
 
+class UnknownSourceError(ZedlogError):
+    """No facts of this source exist in the epoch. `detail` has the nearest names."""
+
+    code = "unknown_source"
+
+
+class SourcedFactError(ZedlogError):
+    """The transaction would take away facts that a source asserts, without that source. `detail` names them."""
+
+    code = "asserted_by_source"
+
+
 class IdempotencyConflictError(ZedlogError):
     """The same Idempotency-Key was used before with a different body."""
 

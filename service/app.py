@@ -31,10 +31,22 @@ from service.description import describe
 from service.evaluation import Evaluator
 from service.metrics import Metrics, MetricsMiddleware
 from service.projection import ProjectionCache
-from service.routes import exports, imports, insight, jobs, query, relations, rules, tokens, transactions
+from service.routes import (
+    exports,
+    history,
+    imports,
+    insight,
+    jobs,
+    query,
+    relations,
+    rules,
+    sources,
+    tokens,
+    transactions,
+)
 from service.settings import Settings
 
-_CALLS = (transactions, rules, relations, query, imports, exports, jobs, insight, tokens)
+_CALLS = (transactions, rules, relations, query, imports, exports, jobs, insight, history, sources, tokens)
 
 
 def create_app(settings: Settings | None = None, client: DatabaseClient | None = None) -> FastAPI:

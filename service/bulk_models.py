@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt, StrictStr
 
 from engine.bulk.request import EXPORT_FORMATS, ExportRequest, ImportRequest, check_upload, guess_format
+from engine.data.sources import MAX_SOURCE
+from engine.data.transaction import MAX_MESSAGE
 from engine.errors import InvalidRequestError
 from engine.language.schema import ColumnType
 from service.models import ColumnTypeName, Problem, Strict, Weight
@@ -62,6 +64,14 @@ class ImportBody(Strict):
         Field(description="Fail the import at a row that cannot be read, or skip the row."),
     ] = "fail"
     dry_run: StrictBool = False
+    message: Annotated[
+        StrictStr | None,
+        Field(min_length=1, max_length=MAX_MESSAGE, description="Why it is done: kept with the transaction."),
+    ] = None
+    source: Annotated[
+        StrictStr | None,
+        Field(min_length=1, max_length=MAX_SOURCE, description="The facts count for this source."),
+    ] = None
 
     def request(self) -> ImportRequest:
         """The request for the job.

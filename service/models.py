@@ -81,6 +81,29 @@ class TransactionBody(Strict):
             description="With `set`, adding what is there, or retracting what is not there, has no effect."
         ),
     ] = "zset"
+    message: Annotated[
+        StrictStr | None,
+        Field(
+            max_length=2_000,
+            description="Why it is done: kept with the transaction, and shown by lists and histories.",
+            examples=["the new organisation"],
+        ),
+    ] = None
+    source: Annotated[
+        StrictStr | None,
+        Field(
+            max_length=200,
+            description="The facts count for this source: they can be replaced or taken back with it.",
+            examples=["hr"],
+        ),
+    ] = None
+    replaces: Annotated[
+        Literal["source", "relations"] | None,
+        Field(
+            description="What the source asserts becomes exactly `facts`: in all relations, or only in those that "
+            "`facts` names."
+        ),
+    ] = None
 
 
 class ProgramChange(Strict):

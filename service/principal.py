@@ -45,6 +45,11 @@ class Principal:
         """Whether there may be relations that it may not read or not change."""
         return self.reads is not None or self.writes is not None
 
+    @property
+    def author(self) -> str | None:
+        """The author of what it changes; None where the service asks nobody for a name."""
+        return None if self == LOCAL else self.name
+
     def has(self, role: Role) -> bool:
         """Whether it has the rights of a role."""
         return ROLES.index(self.role) >= ROLES.index(role)

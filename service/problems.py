@@ -99,6 +99,8 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.EpochNotRetainedError: 404,
     errors.NotDeclaredError: 409,
     errors.NegativeWeightError: 409,
+    errors.SourcedFactError: 409,
+    errors.UnknownSourceError: 404,
     errors.WeightOverflowError: 409,
     errors.ConstraintViolationError: 409,
     # The Idempotency-Key draft of the IETF asks for 422 when a key comes again with another payload.

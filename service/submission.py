@@ -21,7 +21,7 @@ from service.formats import json_response
 from service.outcomes import problem_for, result_for
 from service.parameters import WriteOptions
 from service.principal import Principal
-from service.problems import respond
+from service.problems import InvalidParameterError, respond
 
 
 def status_url(transaction_id: str) -> str:
@@ -35,12 +35,18 @@ async def submit(
 
     Raises:
         ForbiddenError: the principal may not do all that the transaction does.
+        InvalidParameterError: there are two messages.
         IdempotencyConflictError: the key was used with another body before.
         StorageUnavailableError: the log could not be written.
         UnknownTransactionError: the key belongs to a transaction whose outcome is no longer kept.
     """
     check_transaction(principal, transaction)
+    if options.message is not None and transaction.message is not None:
+        raise InvalidParameterError(
+            "the message is given twice: as a parameter, and in the body", parameter="message"
+        )
     chosen = replace(transaction, strategy=options.strategy, placement=options.placement)
+    chosen = chosen.told(principal.author, options.message)
     # A dry run changes nothing, so it may be done again; its key stays free for the transaction that it tries.
     key = None if chosen.dry_run else options.idempotency_key
     receipt = await service.client.append(chosen, key)

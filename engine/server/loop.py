@@ -55,6 +55,7 @@ from engine.server.checkpoints import Checkpoints, Keepable
 from engine.server.heartbeat import Heartbeat
 from engine.server.interruption import Interruption
 from engine.server.recovery import read_state, versions_of
+from engine.server.rollback import resolved
 from engine.server.settings import EngineOptions
 from engine.server.signals import heard_at_once
 from engine.storage.begun import place
@@ -324,11 +325,11 @@ class Engine:
     def _is_apart(
         self, first: tuple[LogEntry, Transaction], entry: LogEntry, transaction: Transaction
     ) -> bool:
-        """Whether the transaction cannot share the epoch that begins with `first`: one of them is an import or is to
-        be tried alone, or it asks for another strategy or placement."""
+        """Whether the transaction cannot share the epoch that begins with `first`: one of them is an import or a
+        rollback or is to be tried alone, or it asks for another strategy or placement."""
         pair = (first, (entry, transaction))
         return (
-            any(one.batches or self._attempts.is_alone(at.id) for at, one in pair)
+            any(one.batches or one.rollback is not None or self._attempts.is_alone(at.id) for at, one in pair)
             or transaction.evaluation != first[1].evaluation
         )
 
@@ -349,7 +350,7 @@ class Engine:
             return
         self._attempts.begin(ids)
         try:
-            done, record = self._applied(group, reasoner)
+            done, record = self._applied(group, publisher, reasoner)
             lost = next((o for o in done if isinstance(o, SparkStateLostError)), None)
             if lost is not None:
                 self._lost(lost, ids[0])
@@ -400,7 +401,7 @@ class Engine:
         raise _StateLost(lost.message)
 
     def _applied(
-        self, group: list[tuple[LogEntry, Transaction]], reasoner: Committer
+        self, group: list[tuple[LogEntry, Transaction]], publisher: Publisher, reasoner: Committer
     ) -> tuple[list[EpochResult | ZedlogError], EpochRecord | None]:
         """What became of each transaction, and the record of the epoch if there is one. Empty if one of them was
         cancelled meanwhile: the others are to be applied without it.
@@ -415,6 +416,13 @@ class Engine:
             try:
                 transactions = [self._jobs.store.load(transactions[0])]
             except BatchUnreadableError as error:
+                return [error], None
+        if transactions[0].rollback is not None:
+            rollback = transactions[0]
+            try:
+                transactions = [self._with_patience(lambda: resolved(rollback, publisher))]
+            except ZedlogError as error:
+                # Also if the older epoch is damaged: the newest one, which is served, may be whole.
                 return [error], None
         try:
             result = reasoner.commit(transactions, shared=True)

@@ -8,6 +8,7 @@ without further steps when Redis is back.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, cast
 
 import orjson
@@ -20,6 +21,7 @@ from engine.storage.appends import Appends
 from engine.storage.begun import Mark
 from engine.storage.connection import connect_async, storage_errors
 from engine.storage.head import FIELDS, Head
+from engine.storage.history import HistoryClient
 from engine.storage.indexes import Indexes, IndexStats
 from engine.storage.jobs import JobClient
 from engine.storage.keys import Keys
@@ -54,6 +56,7 @@ class DatabaseClient:
         self._newest: tuple[Head, Snapshot] | None = None
         self.jobs = JobClient(client, self._keys)
         self.tokens = TokenStore(client, self._keys)
+        self.history = HistoryClient(client, self._keys)
 
     @classmethod
     def connect(
@@ -138,6 +141,15 @@ class DatabaseClient:
                 snapshot = await Snapshot.load(data, self._reader, self._indexes)
                 self._newest = head, snapshot
                 return snapshot
+
+    async def snapshots(self, epochs: Sequence[int]) -> list[Snapshot]:
+        """Those of the epochs that are kept, in the order given, in one round trip and few more.
+
+        Raises:
+            StorageUnavailableError, CorruptSnapshotError.
+        """
+        found = await self._reader.manifests(epochs)
+        return [await Snapshot.load(data, self._reader, self._indexes) for data in found if data is not None]
 
     async def wait_epoch(self, epoch: int, timeout: float) -> bool:
         """Wait up to `timeout` seconds until an epoch is published; whether it is.

@@ -26,7 +26,7 @@ import orjson
 import redis
 
 from engine.database.epoch import EpochRecord, RuleInfo, changed_name
-from engine.errors import CorruptSnapshotError, EngineLeaseError, shown
+from engine.errors import CorruptSnapshotError, EngineLeaseError, EpochNotRetainedError, shown
 from engine.language.schema import Schema
 from engine.storage.compaction import EMPTY, apply_change
 from engine.storage.connection import storage_errors
@@ -128,6 +128,26 @@ class Publisher:
         assert self._head is not None
         return self._head
 
+    def retained(self, epoch: int) -> Manifest:
+        """The manifest of an epoch that is kept.
+
+        Raises:
+            EpochNotRetainedError: it is in the future, or no longer kept.
+            StorageUnavailableError, CorruptSnapshotError.
+        """
+        if epoch == self.manifest.epoch:
+            return self.manifest
+        if not any(kept.epoch == epoch for kept in self._retained):
+            oldest, newest = self._retained[0].epoch, self.manifest.epoch
+            why = "is still to come" if epoch > newest else "is no longer kept"
+            raise EpochNotRetainedError(
+                f"epoch {epoch} {why}; the epochs {oldest} to {newest} are kept",
+                epoch=epoch,
+                oldest=oldest,
+                newest=newest,
+            )
+        return self._read_manifests([epoch])[0]
+
     def publish(
         self,
         record: EpochRecord | None,
@@ -207,7 +227,7 @@ class Publisher:
             dead += self._references.remove(gone.children)
         dead_keys += [self._keys.object(name) for name in dead]
         objects = {name: self.store.pending[name] for name in alive}
-        summary = _summary(record, now, len(outcomes))
+        summary = _summary(record, now, outcomes)
         return _Publication(manifest, objects, dead, dead_keys, outcomes, last_id, trim_before, summary, now)
 
     def _next_manifest(self, record: EpochRecord, now: float) -> Manifest:
@@ -318,7 +338,8 @@ class Publisher:
                 pairs += [self._keys.object(name), data]
         outcomes: list[Any] = []
         for transaction_id, outcome in publication.outcomes:
-            outcomes += [transaction_id, outcome.status, orjson.dumps(outcome.body)]
+            meta = orjson.dumps({**outcome.meta, "time": publication.time})
+            outcomes += [transaction_id, outcome.status, orjson.dumps(outcome.body), meta]
         return [
             self._lease.generation,
             self._lease.owner,
@@ -368,13 +389,16 @@ _EMPTY_EPOCH = EpochRecord(
 )
 
 
-def _summary(record: EpochRecord, now: float, transactions: int) -> bytes:
+def _summary(record: EpochRecord, now: float, outcomes: Sequence[tuple[str, Outcome]]) -> bytes:
     changes = {name: {"inserted": i, "deleted": d} for name, (i, d) in record.counts.items()}
     return orjson.dumps(
         {
             "epoch": record.epoch,
             "time": now,
-            "transactions": transactions,
+            "transactions": len(outcomes),
+            # They follow one another in the log, and in the results.
+            "first_transaction": outcomes[0][0] if outcomes else None,
+            "last_transaction": outcomes[-1][0] if outcomes else None,
             "changes": changes,
             "strategy": record.strategy,
             "placement": record.placement,

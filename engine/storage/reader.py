@@ -6,7 +6,7 @@ reader serves all snapshots of a `DatabaseClient`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -78,6 +78,14 @@ class ObjectReader:
         with storage_errors():
             return cast(bytes | None, await self._redis.get(self._keys.manifest(epoch)))
 
+    async def manifests(self, epochs: Sequence[int]) -> list[bytes | None]:
+        """The manifests of epochs, in order; None for one that is not kept."""
+        if not epochs:
+            return []
+        with storage_errors():
+            found = await self._redis.mget([self._keys.manifest(epoch) for epoch in epochs])
+        return cast(list[bytes | None], found)
+
     async def fetch(self, names: Sequence[str]) -> list[bytes]:
         """The bytes of objects, in order.
 
@@ -138,11 +146,17 @@ class ObjectReader:
             self._blocks.put(name, found[name], found[name].nbytes)
         return found
 
-    async def changes(self, segment: Segment) -> list[tuple[Rows, Present | None]]:
-        """The blocks of an epoch's change, in order, with `present`. Not cached: each is read once by a
-        feed."""
+    async def changes(
+        self, segment: Segment, wanted: Mapping[int, npt.NDArray[np.int64]] | None = None
+    ) -> list[tuple[Rows, Present | None]]:
+        """The blocks of an epoch's change, in order, with `present`; those which may have a code that is `wanted`, one
+        for each of some columns. Not cached: each is read once by a feed."""
         index = (await self.indexes([segment]))[0]
-        return [decode_block(data) for data in await self.fetch(index.ids)]
+        may = np.ones(len(index), np.bool_)
+        for column, codes in (wanted or {}).items():
+            may &= (index.low[:, column] <= codes[0]) & (codes[0] <= index.high[:, column])
+        ids = [name for name, there in zip(index.ids, may.tolist(), strict=True) if there]
+        return [decode_block(data) for data in await self.fetch(ids)]
 
     async def texts(self, chunks: Sequence[SymbolChunk]) -> list[Texts]:
         """The symbols of chunks, in order."""

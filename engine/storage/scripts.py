@@ -104,10 +104,22 @@ for i = 2, #ARGV, 2 do redis.call('SET', ARGV[i], ARGV[i + 1], 'NX', 'EX', ARGV[
 # Whether an entry is in the log, without moving its content. KEYS: log. ARGV: id. -> 0 or 1.
 IN_LOG = "return #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1], 'COUNT', 1)"
 
+# Outcomes, newest first, without their bodies, which may be large. KEYS: results. ARGV: newest id, oldest id, most.
+# -> {id, status, meta (empty where an older version wrote none)} ...
+LIST_RESULTS = """
+local found = redis.call('XREVRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])
+for i, entry in ipairs(found) do
+  local fields = {}
+  for j = 1, #entry[2], 2 do fields[entry[2][j]] = entry[2][j + 1] end
+  found[i] = {entry[1], fields['status'], fields['meta'] or ''}
+end
+return found
+"""
+
 # One publication. KEYS: generation, head, results, epochs, published, log, lease.
 # ARGV: generation, owner, lease ms, expected epoch, expected last id, epoch (or empty), last id, processed,
 #       time, incarnation, summary, kept results, kept epochs, log entries before this id go,
-# number of staged keys, keys ..., number of pairs, key, value ..., number of outcomes, id, status, body ...,
+# number of staged keys, keys ..., number of pairs, key, value ..., number of outcomes, id, status, body, meta ...,
 # number of dead keys, keys ... -> 'ok', 'done' (it was published before), 'fenced', 'stale' (the head is
 # another one), 'missing' (staged keys).
 PUBLISH = """
@@ -129,9 +141,9 @@ end
 for i = first, final do redis.call('PERSIST', ARGV[i]) end
 first, final = section(2)
 for i = first, final, 2 do redis.call('SET', ARGV[i], ARGV[i + 1]) end
-first, final = section(3)
-for i = first, final, 3 do
-  redis.call('XADD', KEYS[3], ARGV[i], 'status', ARGV[i + 1], 'body', ARGV[i + 2])
+first, final = section(4)
+for i = first, final, 4 do
+  redis.call('XADD', KEYS[3], ARGV[i], 'status', ARGV[i + 1], 'body', ARGV[i + 2], 'meta', ARGV[i + 3])
 end
 if final >= first then redis.call('XTRIM', KEYS[3], 'MAXLEN', ARGV[12]) end
 first, final = section(1)

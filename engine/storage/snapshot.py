@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from engine.data.codes import Codes
+from engine.data.sources import is_hidden
 from engine.data.symbols import SymbolTable
 from engine.data.values import Tuple, Value, decode_column, encode_value, fitted
 from engine.database.epoch import RuleInfo, changed_name, replaced
@@ -24,6 +25,7 @@ from engine.errors import (
     InvalidCursorError,
     InvalidRequestError,
     InvalidValueError,
+    TypeMismatchError,
     UnknownColumnError,
     UnknownRelationError,
     shown,
@@ -78,13 +80,33 @@ class Snapshot:
         self.token: str = format_token(manifest.epoch, manifest.incarnation)
         self.rules: tuple[RuleInfo, ...] = program.rules
         self.declarations: str = program.declarations
+        self._program = program
+        # What people may be shown; hidden collections are read through `with_hidden`.
         self.schemas: dict[str, Schema] = program.schemas
+        if any(map(is_hidden, program.schemas)):
+            self.schemas = {name: s for name, s in program.schemas.items() if not is_hidden(name)}
 
     @classmethod
     async def load(cls, data: bytes, reader: ObjectReader, indexes: Indexes) -> Snapshot:
         """From the bytes of an epoch's manifest."""
         manifest = Manifest.decode(data)
         return cls(manifest, await reader.program(manifest.program_id), reader, indexes)
+
+    @property
+    def hidden(self) -> list[str]:
+        """The hidden collections (engine/data/sources.py) of this epoch."""
+        return sorted(filter(is_hidden, self._manifest.relations))
+
+    def with_hidden(self) -> Snapshot:
+        """The same, where hidden collections can be read as if they were relations."""
+        snapshot = Snapshot(self._manifest, self._program, self._reader, self._indexes)
+        snapshot.schemas = self._program.schemas
+        return snapshot
+
+    @property
+    def oldest(self) -> int:
+        """The oldest epoch that was kept when this one was published."""
+        return self._manifest.oldest
 
     def counts(self, relation: str) -> TupleCounts:
         """The counts of a relation in `schemas`. Raises UnknownRelationError."""
@@ -242,7 +264,7 @@ class Snapshot:
     @property
     def changed(self) -> tuple[str, ...]:
         """The relations that this epoch changed."""
-        return tuple(sorted({changed_name(key) for key in self._manifest.changes}))
+        return tuple(sorted({changed_name(key) for key in self._manifest.changes if not is_hidden(key)}))
 
     async def changes(self, relation: str) -> list[tuple[Tuple, int]]:
         """The tuples of a relation that this epoch made appear (+1) or go (-1), in the order of their codes.
@@ -250,26 +272,52 @@ class Snapshot:
         Raises:
             EpochNotRetainedError, StorageUnavailableError: as for `facts`.
         """
-        return [*await self._changes(replaced(relation)), *await self._changes(relation)]
+        return [(values, present) for values, present, _, _ in await self.changes_of(relation) if present]
 
-    async def _changes(self, key: str) -> list[tuple[Tuple, int]]:
+    async def changes_of(
+        self, relation: str, bound: Mapping[int, Value] | None = None
+    ) -> list[tuple[Tuple, int, int, bool]]:
+        """The tuples of a relation that this epoch changed and whose columns have the `bound` values: +1 where it made
+        them appear, -1 where it made them go, otherwise 0; and the asserted weight, and whether a rule derives them,
+        after it. Of the blocks, only those that may have such tuples are read.
+
+        Raises:
+            EpochNotRetainedError, StorageUnavailableError: as for `facts`.
+        """
+        wanted = bound or {}
+        return [*await self._changes(replaced(relation), wanted), *await self._changes(relation, wanted)]
+
+    async def _changes(self, key: str, bound: Mapping[int, Value]) -> list[tuple[Tuple, int, int, bool]]:
         segment = self._manifest.changes.get(key)
         schema = self._manifest.changed_schemas.get(key) or self.schemas.get(key)
         if segment is None or schema is None:
             return []
-        changed: list[tuple[Tuple, int]] = []
+        changed: list[tuple[Tuple, int, int, bool]] = []
         try:
-            for rows, present in await self._reader.changes(segment):
+            wanted = await self._comparable(schema, bound)
+            if wanted is None:
+                return []
+            for rows, present in await self._reader.changes(segment, wanted):
                 if present is None:
                     raise CorruptSnapshotError(
                         f"the change of {changed_name(key)} in epoch {self.epoch} is incomplete"
                     )
-                seen = present != 0
+                seen = np.ones(len(rows), np.bool_)
+                for column, codes in wanted.items():
+                    seen &= rows.codes[:, column] == codes[0]
                 tuples = await self._decode(rows.codes[seen], schema)
-                changed += zip(tuples, present[seen].tolist(), strict=True)
+                about = (present[seen].tolist(), rows.asserted[seen].tolist(), rows.derived[seen].tolist())
+                changed += zip(tuples, *about, strict=True)
         except CorruptSnapshotError as error:
             raise await self._removed_or(error) from error
         return changed
+
+    async def _comparable(self, schema: Schema, bound: Mapping[int, Value]) -> dict[int, Codes] | None:
+        """As `_wanted`; None also if the relation had other columns in this epoch, or columns of other types."""
+        try:
+            return await self._wanted(schema, bound, {})
+        except (TypeMismatchError, UnknownColumnError):
+            return None
 
     def _schema(self, relation: str) -> Schema:
         schema = self.schemas.get(relation)

@@ -18,7 +18,14 @@ from engine.bulk.request import FACTS, NTRIPLES, TRIPLE, ExportRequest, ImportRe
 from engine.bulk.sources import Source
 from engine.data.transaction import Transaction
 from engine.database.epoch import RuleInfo
-from engine.errors import ConstraintViolationError, NegativeWeightError, WeightOverflowError, ZedlogError
+from engine.errors import (
+    ConstraintViolationError,
+    NegativeWeightError,
+    SourcedFactError,
+    WeightOverflowError,
+    ZedlogError,
+    shown,
+)
 from engine.language.canonical import format_declaration
 from engine.language.parser import parse_declarations, parse_query, parse_rules
 from engine.language.schema import Schema
@@ -28,7 +35,8 @@ from service.principal import ForbiddenError, Principal
 
 _NUMBERED: Final = "ord"
 _OF_ITS_RELATION: Final = frozenset(
-    error.code for error in (NegativeWeightError, WeightOverflowError, ConstraintViolationError)
+    error.code
+    for error in (NegativeWeightError, SourcedFactError, WeightOverflowError, ConstraintViolationError)
 )
 """Refusals whose text and details name one relation, and its tuples."""
 _EPOCH: Final = ("epoch", "time", "transactions", "strategy", "placement", "elapsed_ms")
@@ -42,6 +50,15 @@ def check_transaction(principal: Principal, transaction: Transaction) -> None:
     """Raise ForbiddenError unless it may change all that the transaction changes, and read all that its rules read."""
     if not principal.is_narrowed:
         return
+    if transaction.rollback is not None or (
+        transaction.replaces == "source" and principal.writes is not None
+    ):
+        raise ForbiddenError(
+            "a rollback, or the replacement of all that a source asserts, may change any relation, and "
+            f"{shown(principal.name)} may change only some; "
+            'with "replaces": "relations" only those that "facts" names are changed',
+            principal=principal.name,
+        )
     principal.check_write(change.relation for change in transaction.facts)
     for change in transaction.rules:
         for rule in parse_rules(change.rule):

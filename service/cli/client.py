@@ -110,8 +110,10 @@ class ServiceClient:
     def change(
         self,
         path: str,
-        body: Json,
+        body: Json | None,
         *,
+        method: str = "POST",
+        message: str | None = None,
         key: str | None = None,
         dry_run: bool = False,
         delta: bool = False,
@@ -125,9 +127,10 @@ class ServiceClient:
             "return": "delta" if delta else None,
             "strategy": strategy,
             "placement": placement,
+            "message": message,
         }
         headers = {} if key is None else {"idempotency-key": key}
-        response = self._request("POST", path, parameters, body, headers, repeatable=key is not None)
+        response = self._request(method, path, parameters, body, headers, repeatable=key is not None)
         outcome = self._settled(_decode(response), patience)
         return {**outcome, "replayed": _REPLAYED in response.headers}
 

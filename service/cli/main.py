@@ -51,7 +51,19 @@ COMMANDS = {
         "rules": ("edit:rules_app", "Add, remove and list rules."),
         "transactions": (
             "transactions:transactions_app",
-            "Show the outcome of a transaction, or cancel one.",
+            "List the transactions, show the outcome of one, or cancel one.",
+        ),
+        "sync": (
+            "sources:sync",
+            "Make a source assert exactly the rows of files: only the difference is applied.",
+        ),
+        "sources": (
+            "sources:sources_app",
+            "List the sources of facts, or take back all that one of them asserts.",
+        ),
+        "rollback": (
+            "history:rollback",
+            "Make facts, rules and declarations what they were after an older epoch.",
         ),
     },
     "Import and export in bulk, through Spark": {
@@ -75,6 +87,11 @@ COMMANDS = {
             "read:epochs",
             "List the last epochs: time, changes, duration, and how and why they were evaluated so.",
         ),
+        "blame": (
+            "history:blame",
+            "Show since which epoch and transaction a tuple has been there without interruption.",
+        ),
+        "history": ("history:history", "Show when tuples came and went, and through which transactions."),
         "version": ("main:show_version", "Print the version."),
     },
     "Work without a service": {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -88,6 +89,11 @@ def milliseconds(value: Any) -> str:
     if value >= 10_000:
         return f"{value / 1000:.1f} s"
     return f"{value:.0f} ms" if value >= 100 else f"{value:.2g} ms" if value < 10 else f"{value:.1f} ms"
+
+
+def moment(seconds: float | None) -> str:
+    """A time as people write it, in the local zone; nothing for one that is not known."""
+    return "" if seconds is None else datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def print_outcome(outcome: Json, *, dry_run: bool = False) -> None:

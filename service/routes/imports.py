@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -107,10 +108,12 @@ async def post_import(
     """
     service = service_of(request)
     checked = read_as(ImportBody, await read_json(request, service.settings.max_body_bytes)).request()
-    check_job(principal_of(request), checked)
+    principal = principal_of(request)
+    check_job(principal, checked)
+    checked = replace(checked, author=principal.author)
     # A dry run has keys of its own: no client's key holds a space.
     key = f"dry run {idempotency_key}" if checked.dry_run and idempotency_key else idempotency_key
-    return await submit(service, "import", checked.as_json(), key, wait, principal_of(request))
+    return await submit(service, "import", checked.as_json(), key, wait, principal)
 
 
 @router.post(

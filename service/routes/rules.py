@@ -20,7 +20,7 @@ from service.context import service_of
 from service.describe import READ_ERRORS, STATE_ERRORS, WRITE_ERRORS, body_of, problems
 from service.formats import answers_json, json_response
 from service.models import RuleAt, Rules, TransactionResult
-from service.parameters import AsOf, AtLeast, Write, only_known_parameters
+from service.parameters import AsOf, AtLeast, SourceName, Write, only_known_parameters
 from service.principal import Principal, principal_of
 from service.problems import InvalidParameterError, NotAcceptableError, near
 from service.reading import pin
@@ -60,7 +60,9 @@ _PROGRAM = ".decl edge(x: symbol, y: symbol)\ntc(x, y) :- edge(x, y).\ntc(x, z) 
     ),
     operation_id="postRules",
 )
-async def post_rules(request: Request, options: Write, mode: Mode = "zset") -> Response:
+async def post_rules(
+    request: Request, options: Write, mode: Mode = "zset", source: SourceName = None
+) -> Response:
     """One rule, a list of rules, or a program, as one transaction. A program may also hold declarations and facts; a
     body of `text/plain` is a program that is added. Rules that differ only in the names of their variables are the same
     rule.
@@ -73,8 +75,8 @@ async def post_rules(request: Request, options: Write, mode: Mode = "zset") -> R
     def work() -> Transaction:
         how: dict[str, Any] = {"mode": mode, "dry_run": options.dry_run, "return_delta": options.return_delta}
         if kind == TEXT:
-            return program_transaction(decode_text(body), 1, **how)
-        return rules_from_json(decode_json(body), **how)
+            return program_transaction(decode_text(body), 1, **how).told(source=source)
+        return rules_from_json(decode_json(body), **how).told(source=source)
 
     return await submit(service, await off_loop(len(body), work), options, started, principal_of(request))
 

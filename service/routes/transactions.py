@@ -24,7 +24,7 @@ from service.describe import WRITE_ERRORS, body_of, json_body, problems
 from service.formats import answers_json, json_response
 from service.models import Pending, TransactionBody, TransactionResult, TransactionStatus
 from service.outcomes import problem_for, result_for
-from service.parameters import QuickRoute, Write, only_known_parameters
+from service.parameters import QuickRoute, SourceName, Write, only_known_parameters
 from service.principal import ForbiddenError, Principal, principal_of
 from service.problems import NotAcceptableError, document
 from service.submission import status_url, submit
@@ -120,7 +120,9 @@ _FACTS_SCHEMA = {"oneOf": [_ONE_FACTS, {"type": "array", "items": _ONE_FACTS}]}
     ),
     operation_id="postFacts",
 )
-async def post_facts(request: Request, options: Write, mode: Mode = "zset") -> Response:
+async def post_facts(
+    request: Request, options: Write, mode: Mode = "zset", source: SourceName = None
+) -> Response:
     """One change of facts, or a list of them, as one transaction. A weight of -1 retracts."""
     started = time.perf_counter()
     service = service_of(request)
@@ -132,7 +134,7 @@ async def post_facts(request: Request, options: Write, mode: Mode = "zset") -> R
             decode_json(body), mode=mode, dry_run=options.dry_run, return_delta=options.return_delta
         ),
     )
-    return await submit(service, transaction, options, started, principal_of(request))
+    return await submit(service, transaction.told(source=source), options, started, principal_of(request))
 
 
 @router.get(

@@ -7,14 +7,15 @@ engine and snapshot do is shown by their own tests and by `test_live.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from engine.data.sources import is_hidden, origin, sourced
 from engine.data.symbols import SymbolTable
-from engine.data.transaction import Transaction
+from engine.data.transaction import FactChange, Transaction
 from engine.data.values import Tuple, Value, decode, encode_column
 from engine.database.epoch import RuleInfo
 from engine.errors import (
@@ -38,6 +39,7 @@ from engine.storage.client import EngineStatus, Outcome, Receipt
 from engine.storage.indexes import IndexStats
 from engine.storage.snapshot import Page, TupleCounts
 from engine.storage.token import format_token
+from tests.service.fake_history import FakeHistory
 from tests.service.fake_jobs import FakeJobs
 from tests.service.fake_tokens import FakeTokens
 
@@ -128,7 +130,15 @@ def apply(state: State, tx: Transaction) -> State:
     facts = {r: dict(rows) for r, rows in state.facts.items()}
     rules = dict(state.rules)
     stored = dict(state.schemas)
-    for change in tx.facts:
+    changes = list(tx.facts)
+    if tx.source is not None:
+        named = {change.relation for change in tx.facts}
+        for name in facts if tx.replaces else ():
+            place = origin(name)
+            if place is not None and place[1] == tx.source and (tx.replaces == "source" or place[0] in named):
+                changes = [FactChange(place[0], [row], -w) for row, w in facts[name].items()] + changes
+        changes += [replace(c, relation=sourced(c.relation, tx.source)) for c in changes]
+    for change in changes:
         rows = facts.setdefault(change.relation, {})
         for row in map(tuple, change.tuples):
             stored[change.relation] = fact_schema(State(schemas=stored), change.relation, row)
@@ -157,7 +167,26 @@ class FakeSnapshot:
     def __init__(self, state: State, epoch: int, incarnation: str) -> None:
         self.state, self.epoch, self.token = state, epoch, format_token(epoch, incarnation)
         self.rules = tuple(state.rules.values())
-        self.declarations, self.schemas = state.declarations, state.schemas
+        self.declarations = state.declarations
+        self.schemas = {name: s for name, s in state.schemas.items() if not is_hidden(name)}
+        self.hidden = sorted(filter(is_hidden, state.schemas))
+        self.time, self.oldest = float(epoch), 0
+        self.before: State | None = None
+
+    def with_hidden(self) -> FakeSnapshot:
+        whole = FakeSnapshot(self.state, self.epoch, self.token.partition("-")[2])
+        whole.schemas = self.state.schemas
+        return whole
+
+    async def changes_of(self, relation, bound=None) -> list[Any]:
+        before = self.before or State()
+        rows = before.all(relation) ^ self.state.all(relation)
+        weights, derived = self.state.facts.get(relation, {}), self.state.derived.get(relation, set())
+        return [
+            (r, 1 if r in self.state.all(relation) else -1, weights.get(r, 0), r in derived)
+            for r in sorted(rows, key=str)
+            if all(r[i : i + 1] == (v,) for i, v in (bound or {}).items())
+        ]
 
     def counts(self, relation: str) -> TupleCounts:
         state = self.state
@@ -230,6 +259,7 @@ class FakeClient:
         self.closed = False
         self.jobs = FakeJobs(self._reach)
         self.tokens = FakeTokens(self._reach)
+        self.history = FakeHistory(self._reach)
 
     def _reach(self) -> None:
         if self.redis_away:
@@ -264,17 +294,25 @@ class FakeClient:
             for transaction_id, tx in self.log:
                 if transaction_id not in self.outcomes:
                     # Through the log's own form, as the real engine gets it.
-                    self.outcomes[transaction_id] = self._commit(Transaction.decode(tx.encode()))
+                    decoded = Transaction.decode(tx.encode())
+                    self.outcomes[transaction_id] = self._commit(decoded)
+                    self.history.note(transaction_id, decoded, self.outcomes[transaction_id])
 
     def _commit(self, tx: Transaction) -> Outcome:
         old = self.states[-1]
         try:
-            new = apply(old, tx)
+            if tx.rollback is None:
+                new = apply(old, tx)
+            elif self.oldest <= tx.rollback <= self.epoch:
+                new = self.states[tx.rollback]
+            else:
+                raise EpochNotRetainedError(f"epoch {tx.rollback} is not retained")
         except ZedlogError as error:
             return Outcome("refused", error.problem())
         delta = {
             r: {"inserted": sorted(new.all(r) - old.all(r)), "deleted": sorted(old.all(r) - new.all(r))}
             for r in {**old.schemas, **new.schemas}
+            if not is_hidden(r)
         }
         delta = {r: d for r, d in sorted(delta.items()) if d["inserted"] or d["deleted"]}
         epoch = self.epoch + 1
@@ -321,7 +359,12 @@ class FakeClient:
         epoch = self.epoch if epoch is None else epoch
         if not self.oldest <= epoch <= self.epoch:
             raise EpochNotRetainedError(f"epoch {epoch} is not retained; {self.oldest} to {self.epoch} are")
-        return FakeSnapshot(self.states[epoch], epoch, self.incarnation_id)
+        snapshot = FakeSnapshot(self.states[epoch], epoch, self.incarnation_id)
+        snapshot.before = self.states[epoch - 1] if epoch else None
+        return snapshot
+
+    async def snapshots(self, epochs: Sequence[int]) -> list[FakeSnapshot]:
+        return [await self.snapshot(e) for e in epochs if self.oldest <= e <= self.epoch]
 
     async def wait_epoch(self, epoch: int, timeout: float) -> bool:
         self._reach()

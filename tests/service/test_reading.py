@@ -397,7 +397,13 @@ class TestFormats:
         assert len(calls) > 15
         for method, path in calls:
             url = path.format(
-                relation="tc", rule_id="r1", transaction_id="1-0", job_id="j1", code="x", name="x"
+                relation="tc",
+                rule_id="r1",
+                transaction_id="1-0",
+                job_id="j1",
+                code="x",
+                name="x",
+                source="hr",
             )
             response = graph.request(method.upper(), url, headers={"accept": "image/png"}, json=EDGE)
             assert problem(response, 406, "not_acceptable")["offered"], (method, path)
