@@ -6,7 +6,7 @@ reader serves all snapshots of a `DatabaseClient`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -138,11 +138,13 @@ class ObjectReader:
             self._blocks.put(name, found[name], found[name].nbytes)
         return found
 
-    async def changes(self, segment: Segment) -> list[tuple[Rows, Present | None]]:
-        """The blocks of an epoch's change, in order, with `present`. Not cached: each is read once by a
-        feed."""
-        index = (await self.indexes([segment]))[0]
-        return [decode_block(data) for data in await self.fetch(index.ids)]
+    async def changes(self, segment: Segment, blocks: int) -> AsyncIterator[tuple[Rows, Present | None]]:
+        """The blocks of an epoch's change, in order, with `present`; `blocks` of them are read at a time. Not cached:
+        each is read once by a feed."""
+        ids = (await self.indexes([segment]))[0].ids
+        for start in range(0, len(ids), blocks):
+            for data in await self.fetch(ids[start : start + blocks]):
+                yield decode_block(data)
 
     async def texts(self, chunks: Sequence[SymbolChunk]) -> list[Texts]:
         """The symbols of chunks, in order."""
