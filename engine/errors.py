@@ -415,6 +415,12 @@ class MeaningChangedError(ZedlogError):
     code = "meaning_changed"
 
 
+class ListenerTooSlowError(ZedlogError):
+    """The listener did not take what it was sent for too long; it can come back with its last position."""
+
+    code = "listener_too_slow"
+
+
 class LimitReachedError(ZedlogError):
     """There are as many listeners, maintained queries or subscriptions as are allowed."""
 

@@ -24,9 +24,21 @@ from service import problems
 from service.context import Service
 from service.description import describe
 from service.evaluation import Evaluator
+from service.feeds.feeds import Feeds
 from service.metrics import Metrics, MetricsMiddleware
 from service.projection import ProjectionCache
-from service.routes import exports, imports, insight, jobs, query, relations, rules, transactions
+from service.routes import (
+    changes,
+    exports,
+    imports,
+    insight,
+    jobs,
+    query,
+    relations,
+    rules,
+    subscriptions,
+    transactions,
+)
 from service.settings import Settings
 
 
@@ -41,7 +53,9 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
         settings.redis_url, settings.database, index_bytes=settings.index_bytes
     )
     projections = ProjectionCache(settings.query_cache_rows)
-    service = Service(settings, client, Metrics(), projections, Evaluator(settings))
+    metrics, evaluator = Metrics(), Evaluator(settings)
+    feeds = Feeds(settings, client, evaluator, metrics)
+    service = Service(settings, client, metrics, projections, evaluator, feeds)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -49,13 +63,25 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
         loading = asyncio.create_task(_load(service))
         yield
         await asyncio.gather(loading, return_exceptions=True)
+        await service.feeds.close()
         await service.client.close()
 
     app = FastAPI(title="Zedlog", lifespan=lifespan, redirect_slashes=False, redoc_url=None)
     app.state.service = service
     app.add_middleware(MetricsMiddleware, metrics=service.metrics)
     problems.install(app)
-    for module in (transactions, rules, relations, query, imports, exports, jobs, insight):
+    for module in (
+        transactions,
+        rules,
+        relations,
+        query,
+        imports,
+        exports,
+        jobs,
+        insight,
+        changes,
+        subscriptions,
+    ):
         app.include_router(module.router)
     describe(app)
     return app

@@ -9,6 +9,7 @@ from fastapi import Request
 
 from engine.storage.client import DatabaseClient
 from service.evaluation import Evaluator
+from service.feeds.feeds import Feeds
 from service.metrics import Metrics
 from service.projection import ProjectionCache
 from service.settings import Settings
@@ -39,6 +40,7 @@ class Service:
     metrics: Metrics
     projections: ProjectionCache
     evaluator: Evaluator
+    feeds: Feeds
     readiness: Readiness = field(default_factory=Readiness)
 
 

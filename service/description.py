@@ -33,6 +33,7 @@ _TAGS: Final = [
     {"name": "rules", "description": "The rules, and how to add and remove them."},
     {"name": "relations", "description": "Schemas, sizes and tuples."},
     {"name": "query", "description": "Answer conjunctive queries, with named columns."},
+    {"name": "changes", "description": "What each epoch changes, as it happens; named subscriptions."},
     {"name": "bulk", "description": "Imports and exports of files through Spark, and their jobs."},
     {"name": "insight", "description": "Circuit, epochs, health, metrics, error codes."},
 ]
@@ -44,6 +45,8 @@ _BODIES: Final = (
     models.RuleChange,
     models.ProgramChange,
     models.QueryBody,
+    models.SubscriptionBody,
+    models.AckBody,
     bulk_models.ImportBody,
     bulk_models.ExportBody,
 )

@@ -61,7 +61,7 @@ class Evaluator:
 
     def __init__(self, settings: Settings) -> None:
         self._tuples = settings.query_tuples
-        self._workers = asyncio.Semaphore(settings.query_workers)
+        self.workers = asyncio.Semaphore(settings.query_workers)
         self._answers: RowCache[FoundRows] = RowCache(settings.query_cache_rows)
         self._loaded = False
 
@@ -122,12 +122,12 @@ class Evaluator:
     ) -> asyncio.Future[FoundRows]:
         """Read the tuples and begin to evaluate when a worker is free. The worker stays busy until the thread has
         ended, because the thread holds the tuples."""
-        await self._workers.acquire()
+        await self.workers.acquire()
         try:
             facts = await read(query, snapshot, self._tuples)
             symbols = await snapshot.symbols(query.constants, complete=query.computes_texts)
         except BaseException:
-            self._workers.release()
+            self.workers.release()
             raise
         budget = Budget(
             derivations=int(DERIVATIONS_PER_SECOND * deadline.seconds),
@@ -141,7 +141,7 @@ class Evaluator:
         return running
 
     def _ended(self, running: asyncio.Future[FoundRows]) -> None:
-        self._workers.release()
+        self.workers.release()
         if not running.cancelled():
             # Perhaps nobody waits for it any more, and for what it failed of.
             running.exception()

@@ -129,6 +129,7 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.GapError: 410,
     errors.ChangeTooLargeError: 422,
     errors.MeaningChangedError: 409,
+    errors.ListenerTooSlowError: 503,
     errors.LimitReachedError: 503,
     errors.UnknownSubscriptionError: 404,
     errors.SubscriptionConflictError: 409,

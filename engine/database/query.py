@@ -115,7 +115,7 @@ def prepare(query: Query, schemas: Mapping[str, Schema]) -> PreparedQuery:
         if atom.relation not in schemas:
             raise unknown_relation(atom, query.text, schemas)
     read = {name: schemas[name] for name in sorted(mentioned)}
-    names, head = _head(query)
+    names, head = answer_head(query)
     rules = tuple(Rule(head, body, head.span, query.text) for body in query.bodies)
     try:
         for rule in rules:
@@ -237,12 +237,17 @@ def _codes_of(bound: Bound, symbols: SymbolTable) -> dict[int, int] | None:
 # ---- the parts of a query
 
 
+def relations_of(query: Query) -> frozenset[str]:
+    """The relations that a query mentions."""
+    return frozenset(atom.relation for body in query.bodies for literal in body for atom in _atoms(literal))
+
+
 def _atoms(literal: Literal) -> Iterator[Atom]:
     return (node for node in walk(literal) if isinstance(node, Atom))
 
 
-def _head(query: Query) -> tuple[tuple[str, ...], Atom]:
-    """The names of the answer's columns, and the head that derives it."""
+def answer_head(query: Query) -> tuple[tuple[str, ...], Atom]:
+    """The names of the answer's columns, and the head that derives it. Raises UnsafeRuleError."""
     if query.head is not None:
         return _names(query.head.terms), Atom(ANSWER, query.head.terms, query.head.span)
     first: dict[str, Variable] = {}

@@ -56,13 +56,15 @@ class View:
         from engine.resident.placement import ResidentPlacement
 
         self.query = query
-        self.symbols = before.symbols if before else SymbolTable()
+        self.symbols: SymbolTable = before.symbols if before else SymbolTable()
         self._own: dict[int, int] = before._own if before else {}
         rules = [replace(rule, head=replace(rule.head, relation=KEPT_ANSWER)) for rule in query.rules]
         self._types = {**query.schemas, KEPT_ANSWER: query.schemas[ANSWER]}
         self._circuit = compile_circuit(rules, self._types)
         self._placement = ResidentPlacement(threads=1)
         self._swept = 0
+        # Whoever reads codes that were given out: while there are any, no code of a symbol is forgotten.
+        self.readers: set[object] = before.readers if before else set()
 
     # ---- codes of the database
 
@@ -153,7 +155,7 @@ class View:
 
     def _sweep(self) -> None:
         """Forget symbols that no tuple has any more, now and then."""
-        if self.symbols.held <= 2 * self._swept + _SPARE_SYMBOLS:
+        if self.readers or self.symbols.held <= 2 * self._swept + _SPARE_SYMBOLS:
             return
         held = {name: self._texts(name) for name in (*self.query.reads, KEPT_ANSWER)}
         used = self._placement.codes({name: columns for name, columns in held.items() if columns})

@@ -225,7 +225,9 @@ class EngineSettings(DatabaseSettings):
     retain_subscribed_epochs: Annotated[
         int,
         whole(0),
-        Field(description="The most epochs that stay readable for subscriptions that have not acknowledged them."),
+        Field(
+            description="The most epochs that stay readable for subscriptions that have not acknowledged them."
+        ),
         Shown("N", _PROCESS),
     ] = _KEPT.subscribed_epochs
     retain_subscribed_bytes: Annotated[

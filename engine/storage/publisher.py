@@ -66,7 +66,7 @@ class _Retained:
 
 @dataclass(frozen=True, slots=True)
 class _Holding:
-    """The subscription that holds the oldest epoch: the last that it has acknowledged; limit: so many epochs at most."""
+    """The subscription that holds the oldest epoch: the last that it has acknowledged. limit: of epochs."""
 
     name: str
     epoch: int

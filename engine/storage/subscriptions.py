@@ -62,7 +62,7 @@ class SubscriptionClient:
             LimitReachedError: there are too many.
         """
         text = orjson.dumps(about, option=orjson.OPT_SORT_KEYS)
-        arguments = [name, limit, repr(time.time()), text, epoch, MOST]
+        arguments: list[str | bytes | int] = [name, limit, repr(time.time()), text, epoch, MOST]
         with storage_errors():
             answer = int(await self._subscribe(keys=self._keys, args=arguments))
         if answer == 2:
@@ -72,7 +72,9 @@ class SubscriptionClient:
                 name=name,
             )
         if answer == 3:
-            raise LimitReachedError(f"a database has {MOST:,} subscriptions at the most; delete one", limit=MOST)
+            raise LimitReachedError(
+                f"a database has {MOST:,} subscriptions at the most; delete one", limit=MOST
+            )
         return answer == 1
 
     async def get(self, name: str) -> Subscription:
@@ -87,7 +89,7 @@ class SubscriptionClient:
             raise _unknown(name)
         return Subscription.decode(name, data, epoch)
 
-    async def list(self) -> list[Subscription]:
+    async def all(self) -> list[Subscription]:
         """All of them, by name."""
         definitions, acknowledged, _ = self._keys
         pipeline = self._redis.pipeline(transaction=True)
