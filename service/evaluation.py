@@ -35,6 +35,7 @@ from engine.language.schema import Column, ColumnType
 from engine.maintenance.placement import Budget
 from engine.storage.rows import sort_order
 from engine.storage.snapshot import Snapshot
+from engine.storage.snapshot_symbols import TextsNotReadError
 from service.projection import RowCache
 from service.settings import Settings
 
@@ -102,9 +103,13 @@ class Evaluator:
         cancelled = threading.Event()
         try:
             async with asyncio.timeout(deadline.left()):
-                running = await self._start(snapshot, query, deadline, cancelled)
-                # The answer does not wait for a thread that is told to end.
-                return await asyncio.shield(running)
+                try:
+                    running = await self._start(snapshot, query, deadline, cancelled, query.computes_texts)
+                    # The answer does not wait for a thread that is told to end.
+                    return await asyncio.shield(running)
+                except TextsNotReadError:
+                    running = await self._start(snapshot, query, deadline, cancelled, True)
+                    return await asyncio.shield(running)
         except TimeoutError:
             raise deadline.passed() from None
         except BudgetExceededError as error:
@@ -118,14 +123,19 @@ class Evaluator:
             cancelled.set()
 
     async def _start(
-        self, snapshot: Snapshot, query: PreparedQuery, deadline: Deadline, cancelled: threading.Event
+        self,
+        snapshot: Snapshot,
+        query: PreparedQuery,
+        deadline: Deadline,
+        cancelled: threading.Event,
+        complete: bool,
     ) -> asyncio.Future[FoundRows]:
         """Read the tuples and begin to evaluate when a worker is free. The worker stays busy until the thread has
         ended, because the thread holds the tuples."""
         await self.workers.acquire()
         try:
             facts = await read(query, snapshot, self._tuples)
-            symbols = await snapshot.symbols(query.constants, complete=query.computes_texts)
+            symbols = await snapshot.symbols(query.constants, complete=complete)
         except BaseException:
             self.workers.release()
             raise
