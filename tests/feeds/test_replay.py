@@ -40,7 +40,7 @@ FEEDS: list[tuple[list[str], dict[str, str], str | None]] = [
     ([], {}, "edge(x, _), n = max w : { weight(x, w) }"),
     ([], {}, 'edge(x, y), s = cat(x, y), n = strlen(s); far(x, n), y = x, s = "-"'),
     ([], {}, 'edge(x, y), edge(z, _), z = cat(x, "")'),
-    ([], {}, 'edge(x, y), edge(cat(x, y), z)'),
+    ([], {}, "edge(x, y), edge(cat(x, y), z)"),
     ([], {}, "near(x, n), m = 6 / (n - 2)"),
 ]
 NAMES = ("a", "b", "c", "ab", "bc", "abc")

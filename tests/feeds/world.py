@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import redis
@@ -129,8 +129,8 @@ class Replay:
         self.state = {name: set(rows) for name, rows in state.items()}
         self.epoch = epoch
 
-    def take(self, event: Event) -> None:
-        data = event.data
+    def take(self, data: Mapping[str, Any]) -> None:
+        """The data of a change."""
         assert data["epoch"] > self.epoch, "an epoch came twice, or not in order"
         self.epoch = data["epoch"]
         for name, change in data["changes"].items():
@@ -153,7 +153,7 @@ def check(world: World, wanted: About, after: int, events: list[Event], newest: 
     assert sorted(changes) == [event.data["epoch"] for event in events if event.name == "change"]
     for epoch in range(after + 1, until + 1):
         if epoch in changes:
-            copy.take(changes[epoch])
+            copy.take(changes[epoch].data)
         expected = world.run(state_at(world, wanted, epoch))
         held = {name: copy.state.get(name, set()) for name in expected}
         assert held == expected, (wanted, epoch)
