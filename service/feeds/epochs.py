@@ -16,23 +16,21 @@ from engine.storage.snapshot import ChangedRows, Snapshot
 
 _EPOCHS = 128
 # Changes of more tuples are read by each who needs them, in parts; so many are kept in all.
-_SHARED_TUPLES, _KEPT_TUPLES = 100_000, 1_000_000
+_SHARED_TUPLES, _KEPT_TUPLES = 100_000, 200_000
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class Shared(Generic[K, V]):
-    """Values that several tasks want: each is made once, whoever leaves meanwhile; the newest stay. A failure is told
-    to those who wait, and not kept. size: what a value counts towards `most`."""
+    """Values that several tasks want: each is made once, whoever leaves meanwhile; the newest stay, at least one. A
+    failure is told to those who wait, and not kept. size: what a value counts towards `most`."""
 
     def __init__(self, entries: int, most: int, size: Callable[[V], int]) -> None:
         self._entries, self._most, self._size = entries, most, size
         self._made: OrderedDict[K, asyncio.Task[V]] = OrderedDict()
-        self._sizes: dict[K, int] = {}
-
-    def __contains__(self, key: K) -> bool:
-        return key in self._made
+        self._sizes: OrderedDict[K, int] = OrderedDict()
+        self._total = 0
 
     async def get(self, key: K, make: Callable[[], Awaitable[V]]) -> V:
         task = self._made.get(key)
@@ -44,18 +42,21 @@ class Shared(Generic[K, V]):
     def clear(self) -> None:
         self._made.clear()
         self._sizes.clear()
+        self._total = 0
 
     def _done(self, key: K, task: asyncio.Task[V]) -> None:
+        failed = task.cancelled() or task.exception() is not None
         if self._made.get(key) is not task:
             return
-        if task.cancelled() or task.exception() is not None:
+        if failed:
             del self._made[key]
             return
         self._sizes[key] = self._size(task.result())
-        while self._sizes and (len(self._made) > self._entries or sum(self._sizes.values()) > self._most):
-            oldest = next((k for k in self._made if k in self._sizes), None)
-            assert oldest is not None
-            del self._made[oldest], self._sizes[oldest]
+        self._total += self._sizes[key]
+        while len(self._sizes) > 1 and (len(self._sizes) > self._entries or self._total > self._most):
+            oldest, size = self._sizes.popitem(last=False)
+            self._total -= size
+            del self._made[oldest]
 
 
 async def _awaited(work: Awaitable[V]) -> V:

@@ -25,17 +25,19 @@ from engine.errors import (
 )
 from engine.storage.client import DatabaseClient
 from service.evaluation import Evaluator
-from service.feeds.epochs import Epochs
+from service.feeds.epochs import Epochs, Shared
 from service.feeds.events import Event
 from service.feeds.metrics import FeedMetrics
 from service.feeds.queries import QuerySource, Views
 from service.feeds.request import About
-from service.feeds.selections import Chunk, GoalFilter, RelationFilter, Selection
+from service.feeds.selections import Chunk, Events, GoalFilter, RelationFilter, Selection
 from service.formats import describe_columns
 from service.metrics import Metrics
 from service.problems import document
 from service.settings import Settings
 
+# Events of relations that are kept for those who come a little later; most of them say that nothing changed.
+_KEPT_EVENTS, _KEPT_TUPLES = 5_000, 100_000
 # How long to wait for new epochs at a time, and before the next try while Redis is away.
 _WAIT_SECONDS, _AWAY_SECONDS = 30.0, 0.2
 
@@ -81,6 +83,7 @@ class Feeds:
         self.epochs = Epochs(client)
         self._evaluator = evaluator
         self._views = Views(settings.feed_queries)
+        self._events: Events = Shared(_KEPT_EVENTS, _KEPT_TUPLES, lambda event: event.tuples if event else 0)
         self._sources: dict[Any, _Users] = {}
         self._listeners: set[Listener] = set()
         self._follower: asyncio.Task[None] | None = None
@@ -112,8 +115,11 @@ class Feeds:
                     epoch=after,
                     newest=newest.epoch,
                 )
-            if self._follower is None or self._follower.done():
+            if self._follower is None or newest.epoch > self.newest:
+                # Whoever asks after a write sees its epoch.
                 self.newest = newest.epoch
+                self.wake()
+            if self._follower is None:
                 self._follower = asyncio.create_task(self._follow(), name="zedlog feeds")
             await listener.begin(after)
         except BaseException:
@@ -127,15 +133,16 @@ class Feeds:
         if about.query is not None:
             prepare(about.query, newest.schemas)
         else:
-            await Selection(self.epochs, RelationFilter(about.relations, about.where), 1).begin(None, False)
+            source = Selection(self.epochs, RelationFilter(about.relations, about.where), 1, self._events)
+            await source.begin(None, False)
 
     def _source(self, about: About) -> Source:
+        most = self.settings.feed_tuples
         if about.query is None:
-            return Selection(
-                self.epochs, RelationFilter(about.relations, about.where), self.settings.feed_tuples
-            )
+            filter = RelationFilter(about.relations, about.where)
+            return Selection(self.epochs, filter, most, self._events)
         if about.goal is not None:
-            return Selection(self.epochs, GoalFilter(about.goal, about.query.text), self.settings.feed_tuples)
+            return Selection(self.epochs, GoalFilter(about.goal, about.query.text), most, self._events)
         return QuerySource(self.epochs, about.query, self._evaluator, self.settings, self._views)
 
     async def leave(self, listener: Listener, users: _Users) -> None:
@@ -167,15 +174,17 @@ class Feeds:
         self.metrics.lag.set(max(behind, default=0))
 
     async def close(self) -> None:
-        if self._follower is not None:
-            self._follower.cancel()
-            await asyncio.gather(self._follower, return_exceptions=True)
+        follower, self._follower = self._follower, None
+        # Python 3.11 loses a cancellation that meets the end of an inner wait, so it is repeated until it works.
+        while follower is not None and not follower.done():
+            follower.cancel()
+            await asyncio.wait([follower], timeout=0.1)
 
     async def _follow(self) -> None:
-        while True:
+        while self._follower is asyncio.current_task():
             try:
                 newest = await self.client.beyond(self.newest, _WAIT_SECONDS)
-            except StorageUnavailableError:
+            except ZedlogError:
                 await asyncio.sleep(_AWAY_SECONDS)
                 continue
             if newest is None:
@@ -183,6 +192,7 @@ class Feeds:
             if newest < self.newest:
                 # Redis came back with an older state: epochs with the same numbers will be other ones.
                 self.epochs.forget()
+                self._events.clear()
                 self._sources.clear()
             self.newest = newest
             self.wake()

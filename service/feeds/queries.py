@@ -26,17 +26,26 @@ import numpy as np
 from engine.data.codes import Codes
 from engine.database.query import prepare
 from engine.database.view import Delta, View, difference
-from engine.errors import BudgetExceededError, LimitReachedError, ListenerTooSlowError, ZedlogError
+from engine.errors import (
+    BudgetExceededError,
+    EngineUnavailableError,
+    LimitReachedError,
+    ListenerTooSlowError,
+    StorageUnavailableError,
+    ZedlogError,
+)
 from engine.language.syntax import Query
 from engine.maintenance.placement import Budget
 from engine.storage.snapshot import Snapshot
 from service.evaluation import DERIVATIONS_PER_SECOND, Deadline, Evaluator
 from service.feeds.epochs import Epochs
 from service.feeds.events import ANSWER, Event
-from service.feeds.selections import CHUNK, KEPT_CHANGES, Chunk, change_event, too_large
+from service.feeds.selections import CHUNK, Chunk, change_event, too_large
 from service.formats import describe_columns
 from service.settings import Settings
 
+# What the last epochs changed in an answer is kept for those who come a little later: so many epochs and tuples.
+_KEPT_EPOCHS, _KEPT_TUPLES = 256, 20_000
 # A view that is not the furthest one, and that nobody has used for so long, is dropped.
 _UNUSED_SECONDS = 5.0
 
@@ -45,7 +54,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Line:
-    """A view at `epoch`, and what the epochs after `first` up to there changed."""
+    """A view at `epoch`, and what the epochs after `first` up to there changed. failure: why it goes no further."""
 
     view: View
     epoch: int
@@ -55,11 +64,13 @@ class _Line:
     step: asyncio.Task[None] | None = None
     used: float = field(default_factory=time.monotonic)
 
-    def add(self, event: Event | ZedlogError | None, most: int) -> None:
+    failure: ZedlogError | None = None
+
+    def add(self, event: Event | ZedlogError | None) -> None:
         self.epoch += 1
         self.changes[self.epoch] = event
         self.tuples += _size(event)
-        while len(self.changes) > KEPT_CHANGES or (self.tuples > most and len(self.changes) > 1):
+        while len(self.changes) > _KEPT_EPOCHS or (self.tuples > _KEPT_TUPLES and len(self.changes) > 1):
             self.first, gone = self.changes.popitem(last=False)
             self.tuples -= _size(gone)
 
@@ -116,19 +127,32 @@ class QuerySource:
         Raises:
             ZedlogError: the query does not fit the relations, or cannot be evaluated; the epoch is no longer kept.
         """
-        epoch = after if after is not None else (await self._epochs.newest()).epoch
+        if after is None:
+            return await self._begin_now((await self._epochs.newest()).epoch, state)
+        epoch = after
         while True:
             for line in self._lines:
-                if after is None and line.first <= epoch:
-                    while line.epoch < epoch:
-                        await self._advance(line)
-                    # It may have gone further than the newest was a moment ago.
-                    return line.epoch, QueryState(line.view) if state else None
                 if line.epoch == epoch:
                     return epoch, QueryState(line.view) if state else None
                 if line.first <= epoch < line.epoch and not state:
                     return epoch, None
             await self._load(epoch)
+
+    async def _begin_now(self, newest: int, state: bool) -> tuple[int, QueryState | None]:
+        while True:
+            line = next((line for line in self._lines if line.failure is None), None)
+            if line is None:
+                line = await self._load(newest)
+            while line.epoch < newest and line.failure is None:
+                try:
+                    await self._advance(line)
+                except ZedlogError:
+                    # What an epoch in between is refused with is nothing to one who begins after it.
+                    if line.failure is None:
+                        raise
+            if line.failure is None:
+                # It may have gone further than the newest was a moment ago.
+                return line.epoch, QueryState(line.view) if state else None
 
     async def change(self, epoch: int) -> Event | None:
         """What an epoch changed in the answer; None if nothing.
@@ -147,13 +171,15 @@ class QuerySource:
                     if isinstance(found, ZedlogError):
                         raise found
                     return found
-            behind = [line for line in self._lines if line.epoch < epoch]
-            if not behind:
+            behind = max((one for one in self._lines if one.epoch < epoch), key=_epoch, default=None)
+            if behind is not None and behind.failure is not None:
+                raise behind.failure
+            if behind is None:
                 raise ListenerTooSlowError(
                     f"what epoch {epoch} changed in the answer is no longer at hand; come back with the last position",
                     epoch=epoch,
                 )
-            await self._advance(max(behind, key=lambda line: line.epoch))
+            await self._advance(behind)
 
     async def close(self) -> None:
         """Nobody listens any more."""
@@ -166,8 +192,9 @@ class QuerySource:
     def _let_go(self, now: float) -> None:
         """All listeners go over to the view that is furthest; another one that nobody has used for a while is not
         needed."""
-        for line in self._lines[1:]:
-            if now - line.used > _UNUSED_SECONDS and line.step is None:
+        furthest = max(self._lines, key=_epoch)
+        for line in list(self._lines):
+            if line is not furthest and now - line.used > _UNUSED_SECONDS and line.step is None:
                 self._lines.remove(line)
                 self._views.count -= 1
 
@@ -228,10 +255,16 @@ class QuerySource:
         await asyncio.shield(line.step)
 
     async def _follow(self, line: _Line) -> None:
-        # After an error the view is where it was; whoever comes next tries again.
         try:
             snapshot = await self._epochs.snapshot(line.epoch + 1)
-            line.add(await self._changed(line, snapshot), self._most)
+            line.add(await self._changed(line, snapshot))
+        except (StorageUnavailableError, EngineUnavailableError):
+            # The view is where it was, and goes on when Redis is back.
+            raise
+        except ZedlogError as error:
+            # Those who listen now are told of it; whoever comes later begins with another view.
+            line.failure = error
+            raise
         finally:
             line.step = None
 
@@ -248,7 +281,7 @@ class QuerySource:
             return None
         if len(changed) > self._most:
             return too_large(snapshot, self._most)
-        rows = view.decode(changed.codes)
+        rows = await _threaded(len(changed), lambda: view.decode(changed.codes))
         signs = changed.signs.tolist()
         inserted = [row for row, sign in zip(rows, signs, strict=True) if sign > 0]
         deleted = [row for row, sign in zip(rows, signs, strict=True) if sign < 0]
@@ -318,6 +351,10 @@ class QuerySource:
 
 async def _threaded(size: int, work: Callable[[], T]) -> T:
     return work() if size < 10_000 else await asyncio.to_thread(work)
+
+
+def _epoch(line: _Line) -> int:
+    return line.epoch
 
 
 def _seen(task: asyncio.Task[Any]) -> None:

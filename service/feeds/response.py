@@ -6,6 +6,7 @@ that does not read; and the listener is closed however the answer ends.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from typing import Any, cast
@@ -14,6 +15,7 @@ from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
 from service.feeds.feeds import Listener
+from service.feeds.selections import CHUNK
 
 log = logging.getLogger("zedlog.service")
 
@@ -53,6 +55,8 @@ class FeedResponse(EventSourceResponse):
     @staticmethod
     async def _parts(listener: Listener, kind: str) -> AsyncIterator[memoryview]:
         async for event in listener.events():
+            if event.tuples > CHUNK:
+                await asyncio.to_thread(event.encoded, kind)
             for part in event.parts(kind):
                 yield part
 

@@ -7,6 +7,7 @@ another place, the feed ends, because its state would change without a tuple tha
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -26,9 +27,8 @@ from service.goal import schema_of, select
 
 CHUNK = 5_000
 """Tuples in one event of a state."""
-KEPT_CHANGES = 256
-"""Events of a source that are kept for those who come a little later."""
 
+Events = Shared[tuple[Any, int], Event | None]
 Chunk = tuple[str, tuple[Column, ...], list[Tuple]]
 
 
@@ -138,11 +138,11 @@ class SelectionState:
 
 
 class Selection:
-    """A source of changes: what a filter selects of each epoch's changes."""
+    """A source of changes: what a filter selects of each epoch's changes. events: where those of all such sources are
+    kept for a while. most: tuples of one event."""
 
-    def __init__(self, epochs: Epochs, filter: Filter, most: int) -> None:
-        self._epochs, self._filter, self._most = epochs, filter, most
-        self._events: Shared[int, Event | None] = Shared(KEPT_CHANGES, most, lambda e: e.tuples if e else 0)
+    def __init__(self, epochs: Epochs, filter: Filter, most: int, events: Events) -> None:
+        self._epochs, self._filter, self._most, self._events = epochs, filter, most, events
 
     async def begin(self, after: int | None, state: bool) -> tuple[int, SelectionState | None]:
         """Check that a feed can begin after an epoch, or after the newest; which one that is, and the state there if it
@@ -165,7 +165,7 @@ class Selection:
 
     async def change(self, epoch: int) -> Event | None:
         """What an epoch changed; None if nothing of this."""
-        return await self._events.get(epoch, lambda: self._change(epoch))
+        return await self._events.get((self, epoch), lambda: self._change(epoch))
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -202,7 +202,11 @@ class Selection:
         codes = rows.codes[mask]
         if len(codes) > most:
             raise too_large(snapshot, self._most)
-        tuples = await snapshot.decode(codes, rows.schema.columns)
+        tuples: list[Tuple] = []
+        for start in range(0, len(codes), CHUNK):
+            # Let others in between.
+            await asyncio.sleep(0)
+            tuples += await snapshot.decode(codes[start : start + CHUNK], rows.schema.columns)
         return _taken(tuples, selected, rows.schema), rows.signs[mask].tolist()
 
     async def _columns(self, snapshot: Snapshot) -> dict[str, Any]:

@@ -279,6 +279,30 @@ def test_a_value_that_does_not_exist_ends_the_feed_of_a_query_until_it_does(worl
     assert answers(world.listen(wanted, 3)[1]) == ([(1, 3, 2)], [])
 
 
+def test_an_error_in_between_is_nothing_to_one_who_begins_later(world: World) -> None:
+    wanted = about([], (), "edge(x, y), n = 6 / y")
+    world.edges((1, 2))
+
+    async def both() -> None:
+        early = await start(world, wanted)
+        world.edges((1, 0))
+        world.edges((1, 0), weight=-1)
+        late = await start(world, wanted, state=True)
+        events = late.events()
+        state = (await anext(events)).data
+        assert (state["tuples"], state["last"], state["epoch"]) == ([(1, 2, 3)], True, 3)
+        told = [event async for event in early.events()]
+        assert names(told) == ["progress", "problem"]
+        assert told[-1].data["position"]["epoch"] == 1
+        await early.close()
+        world.edges((1, 3))
+        assert answers(await anext(events)) == ([(1, 3, 2)], [])
+        await late.close()
+        assert world.feeds._views.count == 0
+
+    world.run(both())
+
+
 def test_columns_that_change_places_end_a_feed_that_binds_them(world: World) -> None:
     world.apply(declarations=".decl edge(x: symbol, y: symbol)")
     world.edges(("a", "b"))
