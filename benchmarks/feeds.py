@@ -90,6 +90,12 @@ def _rss(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+def _cpu(pid: int) -> float:
+    """Seconds of processor time so far."""
+    used = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
+
+
 def _service() -> int:
     """The process of the HTTP service, a child of this one."""
     for children in Path("/proc/self/task").glob("*/children"):
@@ -115,7 +121,7 @@ async def measure(url: str, seconds: float, rate: float, count: int) -> list[Fig
         listeners = [Listener(parameters, str(begun["token"])) for parameters in _followed(count)]
         tasks = [asyncio.create_task(one.follow(host, int(port))) for one in listeners]
         pid = _service()
-        started = time.time()
+        started, before = time.time(), _cpu(pid)
         measured = started + WARM_SECONDS
         memory: list[tuple[float, float]] = []
         times: list[float] = []
@@ -145,6 +151,7 @@ async def measure(url: str, seconds: float, rate: float, count: int) -> list[Fig
         deadline = time.time() + 60
         while any(one.position < newest for one in listeners) and time.time() < deadline:
             await asyncio.sleep(0.1)
+        used = _cpu(pid) - before
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -166,6 +173,12 @@ async def measure(url: str, seconds: float, rate: float, count: int) -> list[Fig
             [sum(one.bytes for one in listeners) / 2**20 / (seconds + WARM_SECONDS)],
             "MiB/s",
             most=True,
+        ),
+        figure(
+            "processor time of the service for an event",
+            [used / sum(len(one.epochs) for one in listeners) * 1e6],
+            "us",
+            note="with the writes and everything else that it does",
         ),
         figure("a write beside them", times, "ms", note=f"p99 {np.percentile(times, 99):.3g} ms"),
         figure("memory of the service at the beginning", tenth, "MiB"),
