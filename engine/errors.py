@@ -409,6 +409,48 @@ class JobAbandonedError(ZedlogError):
     code = "job_abandoned"
 
 
+class GapError(ZedlogError):
+    """Changes after the asked-for epoch are no longer kept. `detail` says what still is there."""
+
+    code = "gap"
+
+
+class ChangeTooLargeError(ZedlogError):
+    """An epoch changed more tuples than one event may have; read the state of that epoch instead."""
+
+    code = "change_too_large"
+
+
+class MeaningChangedError(ZedlogError):
+    """The columns of a relation changed so that the feed would be about something else from that epoch on."""
+
+    code = "meaning_changed"
+
+
+class ListenerTooSlowError(ZedlogError):
+    """The listener did not take what it was sent for too long; it can come back with its last position."""
+
+    code = "listener_too_slow"
+
+
+class LimitReachedError(ZedlogError):
+    """There are as many listeners, maintained queries or subscriptions as are allowed."""
+
+    code = "limit_reached"
+
+
+class UnknownSubscriptionError(ZedlogError):
+    """There is no subscription of that name."""
+
+    code = "unknown_subscription"
+
+
+class SubscriptionConflictError(ZedlogError):
+    """There is a subscription of that name that is about something else."""
+
+    code = "subscription_conflict"
+
+
 class EngineLeaseError(ZedlogError):
     """Another engine process is the single writer of this database."""
 

@@ -29,9 +29,11 @@ from service.access.tokens import TokenTable
 from service.context import Service
 from service.description import describe
 from service.evaluation import Evaluator
+from service.feeds.feeds import Feeds
 from service.metrics import Metrics, MetricsMiddleware
 from service.projection import ProjectionCache
 from service.routes import (
+    changes,
     exports,
     history,
     imports,
@@ -41,12 +43,27 @@ from service.routes import (
     relations,
     rules,
     sources,
+    subscriptions,
     tokens,
     transactions,
 )
 from service.settings import Settings
 
-_CALLS = (transactions, rules, relations, query, imports, exports, jobs, insight, history, sources, tokens)
+_CALLS = (
+    transactions,
+    rules,
+    relations,
+    query,
+    changes,
+    subscriptions,
+    imports,
+    exports,
+    jobs,
+    insight,
+    history,
+    sources,
+    tokens,
+)
 
 
 def create_app(settings: Settings | None = None, client: DatabaseClient | None = None) -> FastAPI:
@@ -61,7 +78,9 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
     )
     projections = ProjectionCache(settings.query_cache_rows)
     table = TokenTable(client.tokens)
-    service = Service(settings, client, Metrics(), projections, Evaluator(settings), table)
+    metrics, evaluator = Metrics(), Evaluator(settings)
+    feeds = Feeds(settings, client, evaluator, metrics)
+    service = Service(settings, client, metrics, projections, evaluator, table, feeds)
     configure(settings.access_log)
 
     @asynccontextmanager
@@ -70,6 +89,7 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
         loading = asyncio.create_task(_load(service))
         yield
         await asyncio.gather(loading, return_exceptions=True)
+        await service.feeds.close()
         await service.client.close()
 
     app = FastAPI(title="Zedlog", lifespan=lifespan, redirect_slashes=False, redoc_url=None)

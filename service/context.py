@@ -10,6 +10,7 @@ from fastapi import Request
 from engine.storage.client import DatabaseClient
 from service.access.tokens import TokenTable
 from service.evaluation import Evaluator
+from service.feeds.feeds import Feeds
 from service.metrics import Metrics
 from service.projection import ProjectionCache
 from service.settings import Settings
@@ -41,6 +42,7 @@ class Service:
     projections: ProjectionCache
     evaluator: Evaluator
     tokens: TokenTable
+    feeds: Feeds
     readiness: Readiness = field(default_factory=Readiness)
 
 

@@ -154,6 +154,55 @@ class QueryBody(Strict):
     ) = None
 
 
+class SubscriptionBody(Strict):
+    """What a subscription is about, relations or a query, and how much is kept for it."""
+
+    relations: Annotated[list[StrictStr], Field(max_length=100, examples=[["tc"]])] = []
+    where: Annotated[
+        dict[str, StrictStr],
+        Field(description="Columns that must have a value, as in a URL.", examples=[{"x": "a"}]),
+    ] = {}
+    query: StrictStr | None = None
+    start: Annotated[
+        StrictStr | None,
+        Field(description="A token: the changes after it. Without it, those after the newest epoch."),
+    ] = None
+    limit: Annotated[
+        StrictInt,
+        Field(ge=1, le=1_000_000, description="The most epochs that are kept until they are acknowledged."),
+        must("be an integer from 1 to 1000000"),
+    ] = 10_000
+
+
+class AckBody(Strict):
+    """The token of the last event whose changes have arrived."""
+
+    token: Annotated[StrictStr, Field(examples=["7-5f2c09b1"])]
+
+
+class Subscription(BaseModel):
+    """A named subscription. acknowledged: its position. behind: epochs that were committed after it. gap: changes after
+    it are no longer kept."""
+
+    name: str
+    relations: list[str]
+    where: dict[str, str]
+    query: str | None
+    limit: int
+    created: float
+    acknowledged: Annotated[str, Field(description="A token.")]
+    behind: int
+    gap: bool
+
+
+class Subscriptions(BaseModel):
+    """All subscriptions, by name, and the oldest and the newest epoch that can be read."""
+
+    subscriptions: list[Subscription]
+    oldest: int
+    newest: int
+
+
 class Problem(BaseModel):
     """An error, after RFC 9457. `code` is stable; other fields depend on it."""
 

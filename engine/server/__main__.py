@@ -40,7 +40,13 @@ def _log_compiling(now: Compiling) -> None:
 
 def _run(settings: EngineSettings) -> int:
     logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(message)s")
-    retention = Retention(settings.retain_epochs, settings.retain_seconds, settings.retain_results)
+    retention = Retention(
+        settings.retain_epochs,
+        settings.retain_seconds,
+        settings.retain_results,
+        subscribed_epochs=settings.retain_subscribed_epochs,
+        subscribed_bytes=settings.retain_subscribed_bytes,
+    )
     engine = EngineOptions(
         settings.lease_seconds,
         settings.lease_wait,

@@ -222,6 +222,20 @@ class EngineSettings(DatabaseSettings):
         Field(description="The number of transactions whose outcome can be looked up."),
         Shown("N", _PROCESS),
     ] = _KEPT.results
+    retain_subscribed_epochs: Annotated[
+        int,
+        whole(0),
+        Field(
+            description="The most epochs that stay readable for subscriptions that have not acknowledged them."
+        ),
+        Shown("N", _PROCESS),
+    ] = _KEPT.subscribed_epochs
+    retain_subscribed_bytes: Annotated[
+        int,
+        SIZE,
+        Field(ge=0, description="The most that the epochs which stay for subscriptions may have written."),
+        Shown("SIZE", _PROCESS),
+    ] = _KEPT.subscribed_bytes
     log_level: Annotated[
         _LogLevel,
         one_of("a level of the log", get_args(_LogLevel)),

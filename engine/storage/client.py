@@ -30,6 +30,7 @@ from engine.storage.outcome import EngineStatus, Outcome, Receipt
 from engine.storage.reader import ObjectReader
 from engine.storage.scripts import IN_LOG
 from engine.storage.snapshot import Snapshot
+from engine.storage.subscriptions import SubscriptionClient
 from engine.storage.token import format_token, parse_token
 from engine.storage.tokens import TokenStore
 
@@ -57,6 +58,7 @@ class DatabaseClient:
         self.jobs = JobClient(client, self._keys)
         self.tokens = TokenStore(client, self._keys)
         self.history = HistoryClient(client, self._keys)
+        self.subscriptions = SubscriptionClient(client, self._keys)
 
     @classmethod
     def connect(
@@ -173,6 +175,11 @@ class DatabaseClient:
             # Each epoch that comes may leave too few entries for this one.
             await self._announcements.wait_epoch(min(epoch, newest + 1), left)
         return True
+
+    async def beyond(self, epoch: int, timeout: float) -> int | None:
+        """The newest epoch, as soon as it is another one than `epoch`; None if that is not in time. It is smaller where
+        Redis came back with an older state. Costs no request while epochs are announced."""
+        return await self._announcements.beyond(epoch, timeout)
 
     async def epochs(self, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Summaries of epochs, newest first, of epochs < `before`: epoch, time (seconds), transactions,

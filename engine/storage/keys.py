@@ -23,6 +23,9 @@ atomic scripts need.
 | `jobs:queue`, `jobs:running` | list | ids of jobs that wait; of the ones that an engine has taken |
 | `jobs:batches` | hash | import -> the transaction that names its batch files |
 | `job:ID` | hash | one job: request, status, progress, result |
+| `subscriptions` | hash | name of a subscription -> `LIMIT CREATED FILTER` (engine/storage/subscriptions.py) |
+| `subscriptions:acknowledged` | sorted set | names of subscriptions by the last epoch that was acknowledged |
+| `subscriptions:holding` | sorted set | those among them for which the publisher still keeps epochs |
 | `jobkey:H` | string | `DIGEST ID` of the job submitted with the Idempotency-Key of hash H; expires |
 """
 
@@ -112,6 +115,18 @@ class Keys:
     @property
     def job_batches(self) -> str:
         return self.prefix + "jobs:batches"
+
+    @property
+    def subscriptions(self) -> str:
+        return self.prefix + "subscriptions"
+
+    @property
+    def acknowledged(self) -> str:
+        return self.prefix + "subscriptions:acknowledged"
+
+    @property
+    def holding(self) -> str:
+        return self.prefix + "subscriptions:holding"
 
     def job(self, job_id: str) -> str:
         return f"{self.prefix}job:{job_id}"

@@ -207,7 +207,8 @@ class Manifest:
     """One epoch. `time` is when it was published, in seconds since 1970. `changes` are this epoch's own;
     `changed_schemas` are of changed relations that the epoch left without a schema, or with another one.
 
-    `oldest` is the oldest epoch that was retained when this one was published.
+    `oldest` is the oldest epoch that was retained when this one was published. `written` are the bytes of the objects
+    that this epoch wrote.
     """
 
     epoch: int
@@ -219,6 +220,7 @@ class Manifest:
     symbols: tuple[SymbolChunk, ...]
     changes: Mapping[str, Segment]
     changed_schemas: Mapping[str, Schema]
+    written: int = 0
 
     @property
     def symbol_count(self) -> int:
@@ -245,6 +247,7 @@ class Manifest:
                 "symbols": [[c.id, c.first, c.count] for c in self.symbols],
                 "changes": {name: segment.to_json() for name, segment in self.changes.items()},
                 "changed_schemas": _schemas_to_json(self.changed_schemas),
+                "written": self.written,
             }
         )
 
@@ -269,6 +272,7 @@ class Manifest:
                 symbols=tuple(SymbolChunk(*chunk) for chunk in parsed["symbols"]),
                 changes={name: Segment.from_json(s) for name, s in parsed["changes"].items()},
                 changed_schemas=_schemas_from_json(parsed["changed_schemas"]),
+                written=parsed.get("written", 0),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptSnapshotError(f"the manifest of an epoch is damaged: {error}") from error

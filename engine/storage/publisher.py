@@ -2,7 +2,9 @@
 
 In: an `EpochRecord` (what the epoch changed) and the outcomes of its transactions. Out, all at once: blocks, manifest,
 changes, summary, results, the head epoch and the last processed log id; and objects that no retained manifest names any
-more are removed. A reader sees the state before or the state after, never a mixture.
+more are removed. Epochs that a subscription has not acknowledged stay, within limits; each publication brings back
+which subscription holds the oldest, for the next one to know. A reader sees the state before or the state after, never
+a mixture.
 
 Blocks are immutable and invisible until a manifest names them. So a large number of them is sent ahead (with an expiry,
 in case the atomic step never comes) and only confirmed in that step; a small number travels with it. The step is a Lua
@@ -39,7 +41,7 @@ from engine.storage.objects import ObjectStore
 from engine.storage.outcome import Outcome
 from engine.storage.references import References
 from engine.storage.retention import Retention
-from engine.storage.scripts import PUBLISH, STAGE
+from engine.storage.scripts import LOWEST, PUBLISH, STAGE
 from engine.storage.symbol_chunks import append_symbols, forget_symbols
 
 # Objects of more bytes than this together are sent ahead, in portions, so that no single command grows with
@@ -55,6 +57,27 @@ class _Retained:
     epoch: int
     time: float
     children: list[str]
+    written: int
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> _Retained:
+        return cls(manifest.epoch, manifest.time, manifest.children(), manifest.written)
+
+
+@dataclass(frozen=True, slots=True)
+class _Holding:
+    """The subscription that holds the oldest epoch: the last that it has acknowledged. limit: of epochs."""
+
+    name: str
+    epoch: int
+    limit: int
+
+    @classmethod
+    def decode(cls, answer: Sequence[bytes]) -> _Holding | None:
+        if not answer:
+            return None
+        name, epoch, limit = answer
+        return cls(name.decode(), int(float(epoch)), int(limit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +98,7 @@ class _Publication:
     objects: dict[str, bytes]
     dead: list[str]
     dead_keys: list[str]
+    released: Sequence[_Holding]
     outcomes: Sequence[tuple[str, Outcome]]
     last_id: str
     trim_before: str
@@ -107,8 +131,10 @@ class Publisher:
         self.store = ObjectStore(client, self._keys, cache_bytes)
         self._references = References(self.store.children)
         self._retained: deque[_Retained] = deque()
+        self._retained_bytes = 0
         self._unsettled: _Publication | None = None
         self._program: _Published | None = None
+        self._holding = read_holding(client, self._keys)
         self._head = read_head(client, self._keys)
         self.incarnation = self._head.incarnation if self._head else secrets.token_hex(4)
         self._manifest: Manifest | None = None
@@ -192,7 +218,11 @@ class Publisher:
         self.store.load([name for manifest in manifests for name in manifest.children()])
         for manifest in manifests:
             self._references.add(manifest.children())
-            self._retained.append(_Retained(manifest.epoch, manifest.time, manifest.children()))
+            self._retain(manifest)
+
+    def _retain(self, manifest: Manifest) -> None:
+        self._retained.append(_Retained.of(manifest))
+        self._retained_bytes += manifest.written
 
     def _read_manifests(self, epochs: Sequence[int]) -> list[Manifest]:
         if not epochs:
@@ -213,22 +243,28 @@ class Publisher:
     ) -> _Publication:
         self.store.pending.clear()
         if record is None:
-            return _Publication(None, {}, [], [], outcomes, last_id, trim_before, b"")
+            return _Publication(None, {}, [], [], [], outcomes, last_id, trim_before, b"")
         now = time.time()
         manifest = self._next_manifest(record, now)
         # From here on nothing fails: what the new manifest names is in memory.
         alive = self._references.add(manifest.children())
-        self._retained.append(_Retained(manifest.epoch, now, manifest.children()))
+        self._retain(manifest)
         dead: list[str] = []
         dead_keys: list[str] = []
         while self._retained[0].epoch < manifest.oldest:
             gone = self._retained.popleft()
+            self._retained_bytes -= gone.written
             dead_keys.append(self._keys.manifest(gone.epoch))
             dead += self._references.remove(gone.children)
         dead_keys += [self._keys.object(name) for name in dead]
         objects = {name: self.store.pending[name] for name in alive}
         summary = _summary(record, now, outcomes)
-        return _Publication(manifest, objects, dead, dead_keys, outcomes, last_id, trim_before, summary, now)
+        # The next one is not known before this one has let go; it holds nothing older.
+        late = self._holding
+        released = [late] if late is not None and manifest.epoch - late.epoch > late.limit else []
+        return _Publication(
+            manifest, objects, dead, dead_keys, released, outcomes, last_id, trim_before, summary, now
+        )
 
     def _next_manifest(self, record: EpochRecord, now: float) -> Manifest:
         before = self._manifest
@@ -267,6 +303,7 @@ class Publisher:
                 for name in changes
                 if record.changed_schemas[name] != record.schemas.get(name)
             },
+            written=sum(map(len, self.store.pending.values())),
         )
 
     def _program_id(self, record: EpochRecord) -> str:
@@ -282,10 +319,17 @@ class Publisher:
         return id_
 
     def _oldest_retained(self, epoch: int, now: float) -> int:
-        oldest_by_count = epoch - self._retention.epochs + 1
+        """Each epoch is looked at until it goes, so this costs what goes."""
+        kept, held = self._retention, self._holding
+        size = self._retained_bytes
         for retained in self._retained:
-            if retained.epoch >= oldest_by_count or retained.time > now - self._retention.seconds:
+            age = epoch - retained.epoch
+            if age < kept.epochs or retained.time > now - kept.seconds:
                 return retained.epoch
+            within = age <= kept.subscribed_epochs and size <= kept.subscribed_bytes
+            if held is not None and retained.epoch >= held.epoch and within:
+                return retained.epoch
+            size -= retained.written
         return epoch
 
     def _send(self, publication: _Publication) -> None:
@@ -293,10 +337,13 @@ class Publisher:
             size = sum(map(len, publication.objects.values()))
             staged = self._stage(publication.objects) if size > _INLINE_BYTES else []
             with storage_errors():
-                answer = bytes(
-                    cast(bytes, self._script(keys=self._script_keys(), args=self._args(publication, staged)))
+                answer = cast(
+                    Any, self._script(keys=self._script_keys(), args=self._args(publication, staged))
                 )
-            if answer in (b"ok", b"done"):
+            if isinstance(answer, list):
+                self._holding = _Holding.decode(answer[1:])
+                return
+            if answer == b"done":
                 return
             if answer == b"fenced":
                 raise EngineLeaseError(
@@ -326,7 +373,8 @@ class Publisher:
 
     def _script_keys(self) -> list[str]:
         keys = self._keys
-        return [keys.generation, keys.head, keys.results, keys.epochs, keys.published, keys.log, keys.lease]
+        named = [keys.generation, keys.head, keys.results, keys.epochs, keys.published, keys.log, keys.lease]
+        return [*named, keys.holding, keys.subscriptions]
 
     def _args(self, publication: _Publication, staged: list[str]) -> list[Any]:
         manifest, old = publication.manifest, self._head
@@ -363,6 +411,8 @@ class Publisher:
             *outcomes,
             len(publication.dead_keys),
             *publication.dead_keys,
+            len(publication.released),
+            *(part for one in publication.released for part in (one.name, one.epoch)),
         ]
 
 
@@ -370,6 +420,13 @@ def read_head(client: redis.Redis, keys: Keys) -> Head | None:
     """The newest publication, or None."""
     with storage_errors():
         return Head.decode(cast(list[bytes | None], client.hmget(keys.head, list(FIELDS))))
+
+
+def read_holding(client: redis.Redis, keys: Keys) -> _Holding | None:
+    """The subscription that holds the oldest epoch, or None."""
+    with storage_errors():
+        answer = client.eval(LOWEST, 2, keys.holding, keys.subscriptions)
+    return _Holding.decode(cast(list[bytes], answer))
 
 
 _EMPTY_EPOCH = EpochRecord(

@@ -6,7 +6,7 @@ reader serves all snapshots of a `DatabaseClient`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -147,16 +147,18 @@ class ObjectReader:
         return found
 
     async def changes(
-        self, segment: Segment, wanted: Mapping[int, npt.NDArray[np.int64]] | None = None
-    ) -> list[tuple[Rows, Present | None]]:
-        """The blocks of an epoch's change, in order, with `present`; those which may have a code that is `wanted`, one
-        for each of some columns. Not cached: each is read once by a feed."""
+        self, segment: Segment, wanted: Mapping[int, npt.NDArray[np.int64]], blocks: int
+    ) -> AsyncIterator[tuple[Rows, Present | None]]:
+        """The blocks of an epoch's change, in order, with `present`; those which may have the code that is `wanted` of
+        some columns; `blocks` of them are read at a time. Not cached: each is read once by a feed."""
         index = (await self.indexes([segment]))[0]
         may = np.ones(len(index), np.bool_)
-        for column, codes in (wanted or {}).items():
+        for column, codes in wanted.items():
             may &= (index.low[:, column] <= codes[0]) & (codes[0] <= index.high[:, column])
         ids = [name for name, there in zip(index.ids, may.tolist(), strict=True) if there]
-        return [decode_block(data) for data in await self.fetch(ids)]
+        for start in range(0, len(ids), blocks):
+            for data in await self.fetch(ids[start : start + blocks]):
+                yield decode_block(data)
 
     async def texts(self, chunks: Sequence[SymbolChunk]) -> list[Texts]:
         """The symbols of chunks, in order."""

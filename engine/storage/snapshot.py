@@ -8,11 +8,12 @@ block raises EpochNotRetainedError.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.data.codes import Codes
 from engine.data.sources import is_hidden
@@ -42,7 +43,7 @@ from engine.storage.scan import matching, scan
 from engine.storage.snapshot_symbols import SnapshotSymbols
 from engine.storage.token import format_token
 
-__all__ = ["Domain", "Page", "Position", "Snapshot", "TupleCounts"]
+__all__ = ["ChangedRows", "Domain", "Page", "Position", "Snapshot", "TupleCounts"]
 
 Domain = Literal["all", "asserted", "derived"]
 
@@ -51,6 +52,8 @@ Position = tuple[int, ...]
 
 # Rows that one step of a whole read takes: some milliseconds of work.
 _SCAN_ROWS = 65_536
+# Symbols that one step looks up, and blocks of a change that one step decodes.
+_TEXTS_AT_ONCE, _BLOCKS_AT_ONCE = 16_384, 16
 # When an index gives more than this share of a relation for several codes, the relation is scanned instead.
 _LOOKED_UP = 0.25
 
@@ -64,6 +67,16 @@ class Page:
     weights: list[int]
     derived: list[bool]
     next: Position | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """Some of the tuples that an epoch changed in a relation, each once. codes: int64[n, arity]. signs: int8[n], +1
+    appeared, -1 went. schema: whose columns they have, which for what went may be an older one."""
+
+    schema: Schema
+    codes: Codes
+    signs: npt.NDArray[np.int8]
 
 
 class Snapshot:
@@ -266,16 +279,40 @@ class Snapshot:
         """The relations that this epoch changed."""
         return tuple(sorted({changed_name(key) for key in self._manifest.changes if not is_hidden(key)}))
 
+    @property
+    def oldest(self) -> int:
+        """The oldest epoch that was retained when this one was published."""
+        return self._manifest.oldest
+
     async def changes(self, relation: str) -> list[tuple[Tuple, int]]:
         """The tuples of a relation that this epoch made appear (+1) or go (-1), in the order of their codes.
 
         Raises:
             EpochNotRetainedError, StorageUnavailableError: as for `facts`.
         """
-        return [(values, present) for values, present, _, _ in await self.changes_of(relation) if present]
+        changed: list[tuple[Tuple, int]] = []
+        async for rows in self.changed_rows(relation):
+            tuples = await self.decode(rows.codes, rows.schema.columns)
+            changed += zip(tuples, rows.signs.tolist(), strict=True)
+        return changed
+
+    def changed_count(self, relation: str) -> int:
+        """No fewer tuples than this epoch made appear or go in a relation."""
+        found = (self._manifest.changes.get(key) for key in (replaced(relation), relation))
+        return sum(segment.rows for segment in found if segment is not None)
+
+    async def changed_rows(self, relation: str) -> AsyncIterator[ChangedRows]:
+        """The same as codes, in parts: first what the relation held with other types, if the epoch replaced it.
+
+        Raises:
+            EpochNotRetainedError, StorageUnavailableError: as for `facts`.
+        """
+        async for schema, rows, present in self._changed(relation, {}):
+            seen = present != 0
+            yield ChangedRows(schema, rows.codes[seen], present[seen])
 
     async def changes_of(
-        self, relation: str, bound: Mapping[int, Value] | None = None
+        self, relation: str, bound: Mapping[int, Value]
     ) -> list[tuple[Tuple, int, int, bool]]:
         """The tuples of a relation that this epoch changed and whose columns have the `bound` values: +1 where it made
         them appear, -1 where it made them go, otherwise 0; and the asserted weight, and whether a rule derives them,
@@ -284,33 +321,62 @@ class Snapshot:
         Raises:
             EpochNotRetainedError, StorageUnavailableError: as for `facts`.
         """
-        wanted = bound or {}
-        return [*await self._changes(replaced(relation), wanted), *await self._changes(relation, wanted)]
-
-    async def _changes(self, key: str, bound: Mapping[int, Value]) -> list[tuple[Tuple, int, int, bool]]:
-        segment = self._manifest.changes.get(key)
-        schema = self._manifest.changed_schemas.get(key) or self.schemas.get(key)
-        if segment is None or schema is None:
-            return []
         changed: list[tuple[Tuple, int, int, bool]] = []
+        async for schema, rows, present in self._changed(relation, bound):
+            about = present.tolist(), rows.asserted.tolist(), rows.derived.tolist()
+            changed += zip(await self.decode(rows.codes, schema.columns), *about, strict=True)
+        return changed
+
+    async def _changed(
+        self, relation: str, bound: Mapping[int, Value]
+    ) -> AsyncIterator[tuple[Schema, Rows, Present]]:
+        for key in (replaced(relation), relation):
+            segment = self._manifest.changes.get(key)
+            schema = self._manifest.changed_schemas.get(key) or self.schemas.get(key)
+            if segment is None or schema is None:
+                continue
+            try:
+                wanted = await self._comparable(schema, bound)
+                if wanted is None:
+                    continue
+                async for rows, present in self._reader.changes(segment, wanted, _BLOCKS_AT_ONCE):
+                    if present is None:
+                        raise CorruptSnapshotError(
+                            f"the change of {changed_name(key)} in epoch {self.epoch} is incomplete"
+                        )
+                    seen = np.ones(len(rows), np.bool_)
+                    for column, codes in wanted.items():
+                        seen &= rows.codes[:, column] == codes[0]
+                    yield schema, rows.where(seen), present[seen]
+            except CorruptSnapshotError as error:
+                raise await self._removed_or(error) from error
+
+    async def code(self, schema: Schema, position: int, value: Value) -> int | None:
+        """The code of a value of a column; None if it is a symbol that no tuple has.
+
+        Raises:
+            as `facts` does for a bound value.
+        """
         try:
-            wanted = await self._comparable(schema, bound)
-            if wanted is None:
-                return []
-            for rows, present in await self._reader.changes(segment, wanted):
-                if present is None:
-                    raise CorruptSnapshotError(
-                        f"the change of {changed_name(key)} in epoch {self.epoch} is incomplete"
-                    )
-                seen = np.ones(len(rows), np.bool_)
-                for column, codes in wanted.items():
-                    seen &= rows.codes[:, column] == codes[0]
-                tuples = await self._decode(rows.codes[seen], schema)
-                about = (present[seen].tolist(), rows.asserted[seen].tolist(), rows.derived[seen].tolist())
-                changed += zip(tuples, *about, strict=True)
+            wanted = await self._wanted(schema, {position: value}, {})
         except CorruptSnapshotError as error:
             raise await self._removed_or(error) from error
-        return changed
+        return None if wanted is None else int(wanted[position][0])
+
+    async def texts(self, codes: Codes) -> list[str]:
+        """The strings of symbol codes; other tasks run in between.
+
+        Raises:
+            EpochNotRetainedError, StorageUnavailableError: as for `facts`.
+        """
+        found: list[str] = []
+        try:
+            for start in range(0, len(codes), _TEXTS_AT_ONCE):
+                found += await self._texts(codes[start : start + _TEXTS_AT_ONCE], ())
+                await asyncio.sleep(0)
+        except CorruptSnapshotError as error:
+            raise await self._removed_or(error) from error
+        return found
 
     async def _comparable(self, schema: Schema, bound: Mapping[int, Value]) -> dict[int, Codes] | None:
         """As `_wanted`; None also if the relation had other columns in this epoch, or columns of other types."""

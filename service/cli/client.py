@@ -190,6 +190,27 @@ class ServiceClient:
             if cursor is None or left == 0:
                 return
 
+    def events(self, path: str, parameters: Mapping[str, Any]) -> Iterator[Json]:
+        """The events of a feed, as they come. It ends when the service ends it.
+
+        Raises:
+            Refused, Unreachable: also when the connection is lost later.
+        """
+        import httpx
+
+        given = {name: value for name, value in parameters.items() if value is not None}
+        headers = {"accept": "application/x-ndjson"}
+        try:
+            with self._http.stream("GET", path, params=given, headers=headers) as response:
+                if not response.is_success:
+                    response.read()
+                for line in _checked(response).iter_lines():
+                    yield orjson.loads(line)
+        except httpx.InvalidURL as error:
+            raise Unreachable(f"{self.url} is not a URL: {error}") from error
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+
     def _request(
         self,
         method: str,

@@ -79,6 +79,10 @@ COMMANDS = {
             "read:query",
             "Answer a query: an atom, or a conjunction with negation, conditions and aggregates.",
         ),
+        "watch": (
+            "watch:watch",
+            "Show the changes of a relation or of a query, live, until Ctrl-C.",
+        ),
         "relations": (
             "read:relations",
             "List the relations: their columns, and how many tuples are asserted, derived, and present in all.",

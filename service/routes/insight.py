@@ -177,6 +177,7 @@ async def get_metrics(request: Request) -> Response:
 async def _observe(service: Service) -> None:
     metrics = service.metrics
     metrics.indexes.now = service.client.indexes
+    service.feeds.observe()
     try:
         status = await service.client.status()
     except StorageUnavailableError:

@@ -7,7 +7,7 @@ engine and snapshot do is shown by their own tests and by `test_live.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from engine.data.sources import is_hidden, origin, sourced
 from engine.data.symbols import SymbolTable
 from engine.data.transaction import FactChange, Transaction
-from engine.data.values import Tuple, Value, decode, encode_column
+from engine.data.values import Tuple, Value, decode, encode_column, encode_value
 from engine.database.epoch import RuleInfo
 from engine.errors import (
     ArityError,
@@ -37,10 +37,11 @@ from engine.language.schema import Column, ColumnType, Schema
 from engine.language.syntax import Atom, Constant, Rule, Variable
 from engine.storage.client import EngineStatus, Outcome, Receipt
 from engine.storage.indexes import IndexStats
-from engine.storage.snapshot import Page, TupleCounts
+from engine.storage.snapshot import ChangedRows, Page, TupleCounts
 from engine.storage.token import format_token
 from tests.service.fake_history import FakeHistory
 from tests.service.fake_jobs import FakeJobs
+from tests.service.fake_subscriptions import FakeSubscriptions
 from tests.service.fake_tokens import FakeTokens
 
 INCARNATION = "5f2c09b1"
@@ -164,22 +165,22 @@ def apply(state: State, tx: Transaction) -> State:
 
 
 class FakeSnapshot:
-    def __init__(self, state: State, epoch: int, incarnation: str) -> None:
+    def __init__(self, state: State, epoch: int, incarnation: str, before: State, oldest: int) -> None:
         self.state, self.epoch, self.token = state, epoch, format_token(epoch, incarnation)
+        self.before, self.oldest, self.time = before, oldest, 1735689600.0 + epoch
         self.rules = tuple(state.rules.values())
         self.declarations = state.declarations
         self.schemas = {name: s for name, s in state.schemas.items() if not is_hidden(name)}
         self.hidden = sorted(filter(is_hidden, state.schemas))
-        self.time, self.oldest = float(epoch), 0
-        self.before: State | None = None
 
     def with_hidden(self) -> FakeSnapshot:
-        whole = FakeSnapshot(self.state, self.epoch, self.token.partition("-")[2])
+        incarnation = self.token.partition("-")[2]
+        whole = FakeSnapshot(self.state, self.epoch, incarnation, self.before, self.oldest)
         whole.schemas = self.state.schemas
         return whole
 
     async def changes_of(self, relation, bound=None) -> list[Any]:
-        before = self.before or State()
+        before = self.before
         rows = before.all(relation) ^ self.state.all(relation)
         weights, derived = self.state.facts.get(relation, {}), self.state.derived.get(relation, set())
         return [
@@ -212,20 +213,51 @@ class FakeSnapshot:
 
     def _table(self) -> SymbolTable:
         return SymbolTable(
-            sorted({v for r in self.schemas for row in self.state.all(r) for v in row if isinstance(v, str)})
+            sorted(
+                {
+                    v
+                    for state in (self.before, self.state)
+                    for r in state.schemas
+                    for row in state.all(r)
+                    for v in row
+                    if isinstance(v, str)
+                }
+            )
         )
+
+    def _changed(self, relation: str) -> tuple[list[Tuple], list[Tuple]]:
+        old, new = self.before.all(relation), self.state.all(relation)
+        return sorted(new - old), sorted(old - new)
+
+    def changed_count(self, relation: str) -> int:
+        return sum(map(len, self._changed(relation)))
+
+    async def changed_rows(self, relation: str) -> AsyncIterator[ChangedRows]:
+        schema = self.schemas.get(relation) or self.before.schemas[relation]
+        for rows, sign in zip(self._changed(relation), (1, -1), strict=True):
+            codes = self._codes(rows, schema)
+            yield ChangedRows(schema, codes, np.full(len(rows), sign, np.int8))
+
+    def _codes(self, rows: list[Tuple], schema: Schema) -> Any:
+        codes = np.empty((len(rows), schema.arity), np.int64)
+        for i, column in enumerate(schema.columns):
+            if rows:
+                codes[:, i] = encode_column([row[i] for row in rows], column.type, self._table())
+        return codes
+
+    async def code(self, schema, position, value) -> int | None:
+        return self._table().find(value) if isinstance(value, str) else encode_value(value, SymbolTable())
+
+    async def texts(self, codes) -> list[str]:
+        return self._table().texts(codes)
 
     @property
     def symbol_count(self) -> int:
         return len(self._table())
 
     async def codes(self, relation, bound=None, most=None, among=None) -> Any:
-        table, types = self._table(), [c.type for c in self.schemas[relation].columns]
         rows = (await self.facts(relation, bound, limit=10**9)).tuples
-        codes = np.empty((len(rows), len(types)), np.int64)
-        for i, kind in enumerate(types):
-            if rows:
-                codes[:, i] = encode_column([row[i] for row in rows], kind, table)
+        codes = self._codes(rows, self.schemas[relation])
         for column, known in (among or {}).items():
             codes = codes[np.isin(codes[:, column], known)]
         return codes[:most]
@@ -260,6 +292,7 @@ class FakeClient:
         self.jobs = FakeJobs(self._reach)
         self.tokens = FakeTokens(self._reach)
         self.history = FakeHistory(self._reach)
+        self.subscriptions = FakeSubscriptions(self._reach)
 
     def _reach(self) -> None:
         if self.redis_away:
@@ -359,12 +392,17 @@ class FakeClient:
         epoch = self.epoch if epoch is None else epoch
         if not self.oldest <= epoch <= self.epoch:
             raise EpochNotRetainedError(f"epoch {epoch} is not retained; {self.oldest} to {self.epoch} are")
-        snapshot = FakeSnapshot(self.states[epoch], epoch, self.incarnation_id)
-        snapshot.before = self.states[epoch - 1] if epoch else None
-        return snapshot
+        before = self.states[max(epoch - 1, 0)]
+        return FakeSnapshot(self.states[epoch], epoch, self.incarnation_id, before, self.oldest)
 
     async def snapshots(self, epochs: Sequence[int]) -> list[FakeSnapshot]:
         return [await self.snapshot(e) for e in epochs if self.oldest <= e <= self.epoch]
+
+    async def beyond(self, epoch: int, timeout: float) -> int | None:
+        self._reach()
+        if self.epoch == epoch:
+            await asyncio.sleep(timeout)
+        return None if self.epoch == epoch else self.epoch
 
     async def wait_epoch(self, epoch: int, timeout: float) -> bool:
         self._reach()
