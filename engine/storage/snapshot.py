@@ -32,6 +32,7 @@ from engine.errors import (
     shown,
 )
 from engine.language.schema import Column, ColumnType, Schema
+from engine.storage.blocks import Present
 from engine.storage.compaction import EMPTY
 from engine.storage.indexes import Indexes
 from engine.storage.lookup import at_most, everything, page
@@ -278,11 +279,6 @@ class Snapshot:
     def changed(self) -> tuple[str, ...]:
         """The relations that this epoch changed."""
         return tuple(sorted({changed_name(key) for key in self._manifest.changes if not is_hidden(key)}))
-
-    @property
-    def oldest(self) -> int:
-        """The oldest epoch that was retained when this one was published."""
-        return self._manifest.oldest
 
     async def changes(self, relation: str) -> list[tuple[Tuple, int]]:
         """The tuples of a relation that this epoch made appear (+1) or go (-1), in the order of their codes.
