@@ -1,0 +1,603 @@
+"""Why a tuple holds: a proof of least height.
+
+In: a tuple, as codes. Out: a `Proof`: for each tuple that it needs what it rests on, each tuple once. Always: a step is
+an instance of a rule whose body holds in the state; a tuple of a recursive stratum rests only on tuples of lower
+height, so no tuple rests on itself; the same state gives the same proof.
+
+A tuple of height h has an instance of a rule whose recursive body is below h (the height is one more than the largest
+of its body), so the proof is found by descending, without search. Of the instances that fit, the one of the smallest
+rule id is taken, and of that rule the smallest binding by the order of values. Where the state has no heights, or where
+a recursive min or max has settled in another order than that of the last values, the heights are found by ranks.py.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from engine.data.codes import Codes
+from engine.data.values import Value
+from engine.explain.matching import Below, Bindings, Matcher, distinct, fold, joined, result_type
+from engine.explain.program import IN_PLACE, Folds, Plan, Program
+from engine.explain.ranks import Option, rank
+from engine.explain.source import Held
+from engine.language.schema import Column, ColumnType
+from engine.language.syntax import (
+    Aggregate,
+    Atom,
+    Comparison,
+    Constant,
+    Literal,
+    Negation,
+    Variable,
+    names_of,
+    names_outside,
+    walk_outside,
+)
+from engine.language.witnesses import is_copied
+
+Key: TypeAlias = tuple[str, tuple[int, ...]]
+"""A relation and the codes of a tuple."""
+Term: TypeAlias = tuple[int, ColumnType | None] | str
+"""A code with its type, or the name of what has no value: a variable or `_`."""
+Way: TypeAlias = tuple[Plan | None, Bindings]
+"""A rule with one binding, or without a rule: the tuple is a fact."""
+SHOWN = 10
+"""How many contributions to an aggregate are shown, unless asked otherwise."""
+# Bindings among which the smallest is looked for; beyond, the first ones by their codes are taken.
+_COMPARED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A tuple that a step needs."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A negated atom, with the pattern that found nothing."""
+
+    relation: str
+    pattern: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """One binding that an aggregate folds. fact: it is an asserted fact of this weight, and no binding of a rule."""
+
+    value: Term | None
+    binding: tuple[tuple[str, Term], ...]
+    steps: tuple[Step, ...] = ()
+    plan: Plan | None = None
+    fact: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """An aggregate with its value; `contributions` are the first of `count`."""
+
+    function: str
+    text: Aggregate | None
+    column: int | None
+    value: Term
+    count: int
+    contributions: tuple[Contribution, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A condition or an equation that holds for the binding, and the aggregates in it."""
+
+    literal: Comparison
+    binding: tuple[tuple[str, Term], ...]
+    aggregates: tuple[Folded, ...] = ()
+
+
+Step: TypeAlias = Child | Absent | Checked
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """An instance of a rule, in the order of its body."""
+
+    plan: Plan
+    binding: tuple[tuple[str, Term], ...]
+    steps: tuple[Step, ...]
+    height: int = 0
+
+
+@dataclass(slots=True)
+class Node:
+    """A tuple. kind:
+
+    - fact: it is asserted.
+    - rule: `derivations` has the instance that it rests on.
+    - fold: rules fold its group; `folds` have the contributions.
+    - iterated: as `fold` or without any reason, for what a recursive aggregate has settled on: the last values rest on
+      each other, so there is no proof by lower heights, and none is made up.
+    - unsettled: no proof was found within the limit of the search.
+    - withheld: it rests on relations that may not be shown.
+    - open: it was not followed.
+    """
+
+    key: Key
+    kind: str
+    weight: int = 0
+    derived: bool = False
+    height: int = 0
+    derivations: tuple[Derivation, ...] = ()
+    folds: tuple[Folded, ...] = ()
+
+
+@dataclass(slots=True)
+class Proof:
+    """root: the tuple that is explained; `nodes` in the order in which they were found, the root first."""
+
+    root: Key
+    nodes: dict[Key, Node] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        return all(node.kind != "open" for node in self.nodes.values())
+
+
+class Prover:
+    """Explains tuples of one source.
+
+    readable: the relations that may be shown; None: all. shown: how many contributions of an aggregate are listed.
+    """
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        program: Program,
+        readable: Collection[str] | None = None,
+        shown: int = SHOWN,
+    ) -> None:
+        self.matcher, self.program = matcher, program
+        self.readable, self.shown = readable, shown
+        # What ranks.py found, for tuples whose heights do not descend; it was given up if there was too much.
+        self._ranks: dict[Key, Way | None] = {}
+        self._exhausted = False
+
+    def may_show(self, plan: Plan) -> bool:
+        """Whether the rule reads only what may be shown."""
+        return self.readable is None or plan.reads <= set(self.readable)
+
+    def plans(self, relation: str) -> tuple[Plan, ...]:
+        return self.program.plans.get(relation, ())
+
+    async def state(self, key: Key) -> Held | None:
+        """The tuple as it is held, with facts that only contribute; None if it is not there."""
+        relation, codes = key
+        among = {column: np.array([code], np.int64) for column, code in enumerate(codes)}
+        held = await self.matcher.held(relation, among, hidden=True)
+        return held if len(held) else None
+
+    async def prove(self, root: Key, size: int) -> Proof:
+        """The proof of a tuple that is there, of at most `size` tuples; the others stay open."""
+        proof = Proof(root)
+        waiting = deque([root])
+        while waiting:
+            key = waiting.popleft()
+            if key in proof.nodes:
+                continue
+            node = Node(key, "open") if len(proof.nodes) >= size else await self.node(key)
+            proof.nodes[key] = node
+            if node.kind != "iterated":
+                waiting.extend(children(node))
+        for key in [child for node in proof.nodes.values() for child in children(node)]:
+            proof.nodes.setdefault(key, Node(key, "open"))
+        return proof
+
+    async def node(self, key: Key) -> Node:
+        """One tuple, and what it rests on."""
+        held = await self.state(key)
+        if held is None or held.hidden[0]:
+            # What a step of a proof needs is there.
+            return Node(key, "open")
+        node = Node(key, "open", int(held.weights[0]), bool(held.derived[0]), int(held.heights[0]))
+        folds = self.program.folded(key[0])
+        if node.weight and not any(map(takes_facts, folds)):
+            node.kind = "fact"
+            return node
+        await self._explain(node, folds)
+        return node
+
+    async def _explain(self, node: Node, folds: Sequence[Folds]) -> None:
+        relation = node.key[0]
+        stratum = self.program.stratum(relation)
+        plans = [plan for plan in self.plans(relation) if not plan.folds]
+        below = Below(stratum, node.height) if stratum else None
+        if below is None or node.height:
+            for plan in plans:
+                if self.may_show(plan):
+                    found = await self.smallest(plan, node.key, below)
+                    if found is not None:
+                        node.kind, node.derivations = "rule", (found,)
+                        return
+            for way in folds:
+                if await self._fold(node, way, below):
+                    return
+        if not all(self.may_show(plan) for plan in self.plans(relation)):
+            node.kind = "withheld"
+            return
+        if node.weight:
+            node.kind = "fact"
+            return
+        await self._ranked(node, folds)
+
+    async def _ranked(self, node: Node, folds: Sequence[Folds]) -> None:
+        """For a tuple without an instance below its height."""
+        if node.key not in self._ranks and not self._exhausted:
+            ranks = await rank(node.key, self._options)
+            self._ranks |= ranks or {}
+            self._exhausted = ranks is None
+        found = self._ranks.get(node.key)
+        if found is not None:
+            plan, one = found
+            if plan is not None and not plan.folds:
+                node.kind, node.derivations = "rule", (await self.derivation(plan, one),)
+                return
+            way = next(way for way in folds if takes_facts(way) and (plan is None or plan.folds == way))
+            column = way[0][0]
+            value = (node.key[1][column], self.program.schemas[node.key[0]].columns[column].type)
+            deciding = Contribution(value, (), fact=node.weight)
+            if plan is not None:
+                made = await self.derivation(plan, one)
+                deciding = Contribution(value, made.binding, made.steps, plan)
+            node.kind, node.folds = "fold", (await self._in_place(node.key, way, deciding),)
+        elif node.key not in self._ranks:
+            node.kind = "unsettled"
+        else:
+            node.kind = "iterated"
+            for way in folds:
+                node.folds = node.folds or await self._folded(node.key, way, None)
+
+    async def _options(self, key: Key) -> list[Option[Key, Way]]:
+        """The instances of rules that give a tuple of a recursive stratum, and the tuples of the stratum that each
+        needs. Folds over several contributions are left out: they need them all, which heights alone can order."""
+        held = await self.state(key)
+        if held is None or held.hidden[0]:
+            return []
+        if held.weights[0]:
+            return [Option((None, Bindings(1, {})), frozenset())]
+        stratum = self.program.stratum(key[0])
+        found: list[Option[Key, Way]] = []
+        for plan in self.plans(key[0]):
+            if not self.may_show(plan) or (plan.folds and not takes_facts(plan.folds)):
+                continue
+            every = joined(await self.instances(plan, key))
+            for row in await self.in_order(plan, every):
+                one = every.take(slice(row, row + 1))
+                needs = frozenset(
+                    (literal.relation, self.instantiated(literal, one))
+                    for literal in plan.body
+                    if isinstance(literal, Atom) and literal.relation in stratum
+                )
+                found.append(Option((plan, one), needs))
+        return found
+
+    # ---- instances of rules
+
+    async def instances(
+        self, plan: Plan, key: Key, below: Below | None = None, folded: bool = True
+    ) -> list[Bindings]:
+        """The bindings with which a rule gives a tuple. folded: the folded columns have the tuple's values, too."""
+        await self.matcher.learn(plan)
+        given = unified(plan, key[1], self.matcher, folded=folded)
+        if given is None:
+            return []
+        return [part async for part in self.matcher.solve(plan, plan.body, given, below)]
+
+    async def smallest(self, plan: Plan, key: Key, below: Below | None) -> Derivation | None:
+        """The instance with the smallest binding by the order of values."""
+        await self.matcher.learn(plan)
+        given = unified(plan, key[1], self.matcher, folded=True)
+        if given is None:
+            return None
+        parts, total = [], 0
+        async for part in self.matcher.solve(plan, plan.body, given, below):
+            parts.append(part)
+            total += part.n
+            if total >= _COMPARED:
+                break
+        found = joined(parts)
+        if not found.n:
+            return None
+        row = 0 if found.n == 1 else (await self.in_order(plan, found))[0]
+        return await self.derivation(plan, found.take(slice(row, row + 1)))
+
+    async def in_order(self, plan: Plan, found: Bindings) -> list[int]:
+        """The numbers of bindings in the order of their values, by the variables in the order of the text."""
+        names = [name for name in plan.names if name in found.columns]
+        if not names:
+            return list(range(found.n))
+        rows = await self.values(plan, found, names)
+        return sorted(range(found.n), key=rows.__getitem__)
+
+    async def values(self, plan: Plan, found: Bindings, names: Sequence[str]) -> list[tuple[Value, ...]]:
+        columns = [Column(name, plan.types[name]) for name in names]
+        codes = np.column_stack([found.columns[name] for name in names])
+        return await self.matcher.source.decode(codes, columns, self.matcher.new_symbols)
+
+    async def derivation(self, plan: Plan, one: Bindings) -> Derivation:
+        return Derivation(plan, shown_binding(plan, one), await self.steps(plan, plan.body, one, plan.scope))
+
+    async def steps(
+        self, plan: Plan, body: Sequence[Literal], one: Bindings, scope: frozenset[str]
+    ) -> tuple[Step, ...]:
+        """The literals of a body under one binding, without what only this package has added."""
+        steps: list[Step] = []
+        for literal in body:
+            match literal:
+                case Atom():
+                    if not literal.relation.startswith("@"):
+                        steps.append(Child((literal.relation, self.instantiated(literal, one))))
+                case Negation():
+                    steps.append(Absent(literal.atom.relation, pattern(literal.atom, one, plan, self.matcher)))
+                case Comparison():
+                    inside = [node for node in walk_outside(literal) if isinstance(node, Aggregate)]
+                    made = any(
+                        isinstance(side, Variable) and side.name.startswith("@")
+                        for side in (literal.left, literal.right)
+                    )
+                    if inside or not made:
+                        folded = [await self.aggregate(plan, one, node, scope) for node in inside]
+                        binding = tuple(
+                            (name, (code, plan.types.get(name))) for name, code in one.row(0).items()
+                        )
+                        steps.append(Checked(literal, binding, tuple(folded)))
+        return tuple(steps)
+
+    def instantiated(self, atom: Atom, one: Bindings) -> tuple[int, ...]:
+        return tuple(
+            self.matcher.code(term) if isinstance(term, Constant) else int(one.columns[term.name][0])  # type: ignore[union-attr]  # program.py leaves variables and constants
+            for term in atom.terms
+        )
+
+    # ---- aggregates
+
+    async def aggregate(
+        self, plan: Plan, one: Bindings, aggregate: Aggregate, scope: frozenset[str]
+    ) -> Folded:
+        """An aggregate of a body, with its first contributions."""
+        found, values = await self.matcher.contributions(plan, aggregate, one, scope)
+        kind = result_type(aggregate, plan.types, folded=True)
+        code = fold(aggregate.function, values, kind)
+        assert code is not None, "an aggregate that holds has a value"
+        inner = scope | names_outside(*aggregate.body)
+        names = tuple(dict.fromkeys(n for n in _ordered(aggregate, found) if n not in one.columns))
+        first = await self._first(plan, found, values, kind, aggregate.function, names)
+        listed = []
+        for row in first:
+            binding = found.take(slice(row, row + 1)).with_(
+                {n: c for n, c in one.columns.items() if n in scope and n not in found.columns}
+            )
+            listed.append(
+                Contribution(
+                    None if aggregate.argument is None else (int(values[row]), kind),
+                    tuple(
+                        (n, (int(found.columns[n][row]), plan.types.get(n)))
+                        for n in names
+                        if not n.startswith("@")
+                    ),
+                    await self.steps(plan, aggregate.body, binding, frozenset(inner)),
+                )
+            )
+        value = (code, result_type(aggregate, plan.types))
+        return Folded(aggregate.function, aggregate, None, value, found.n, tuple(listed))
+
+    async def _first(
+        self,
+        plan: Plan,
+        found: Bindings,
+        values: Codes,
+        kind: ColumnType | None,
+        function: str,
+        names: Sequence[str],
+    ) -> list[int]:
+        """The numbers of the contributions that are listed: of a min or max those of its value first, then in the order
+        of the values of their variables."""
+        if not found.n:
+            return []
+        wanted = [name for name in names if name in found.columns]
+        best = fold(function, values, kind) if function in IN_PLACE else None
+        candidates = np.arange(found.n)
+        if best is not None and found.n > _COMPARED:
+            candidates = np.flatnonzero(values == best)
+        candidates = candidates[:_COMPARED]
+        rows = await self.values(plan, found.take(candidates), wanted) if wanted else [()] * len(candidates)
+        order = sorted(
+            range(len(candidates)), key=lambda i: (best is not None and values[candidates[i]] != best, rows[i])
+        )
+        return [int(candidates[i]) for i in order[: self.shown]]
+
+    async def _fold(self, node: Node, way: Folds, below: Below | None) -> bool:
+        """Explain a tuple by the contributions to its group, as far as they are below; whether that is so."""
+        if not all(self.may_show(plan) for plan in self._of(node.key[0], way)):
+            return False
+        if len(way) == 1 and way[0][1] in IN_PLACE:
+            deciding = await self._deciding(node, way, below)
+            if deciding is None:
+                return False
+            node.kind, node.folds = "fold", (await self._in_place(node.key, way, deciding),)
+            return True
+        folds = await self._folded(node.key, way, below)
+        if not folds:
+            return False
+        node.kind, node.folds = "fold", folds
+        return True
+
+    def _of(self, relation: str, way: Folds) -> list[Plan]:
+        return [plan for plan in self.plans(relation) if plan.folds == way]
+
+    async def _deciding(self, node: Node, way: Folds, below: Below | None) -> Contribution | None:
+        """The contribution that a min or max takes its value from: the fact itself, or a binding of lower height."""
+        column = way[0][0]
+        value = (node.key[1][column], self.program.schemas[node.key[0]].columns[column].type)
+        if node.weight:
+            return Contribution(value, (), fact=node.weight)
+        for plan in self._of(node.key[0], way):
+            found = await self.smallest(plan, node.key, below)
+            if found is not None:
+                return Contribution(value, found.binding, found.steps, plan)
+        return None
+
+    async def _in_place(self, key: Key, way: Folds, deciding: Contribution) -> Folded:
+        """A min or max: the contribution that decides, then others, by their values."""
+        (column, function), (relation, codes) = way[0], key
+        kind = self.program.schemas[relation].columns[column].type
+        others: list[Contribution] = []
+        count = 0
+        group = {i: np.array([code], np.int64) for i, code in enumerate(codes) if i != column}
+        facts = await self.matcher.held(relation, group, hidden=True)
+        facts = facts.where(facts.weights != 0)
+        for row in range(len(facts)):
+            count += 1
+            if not (deciding.fact and int(facts.codes[row, column]) == codes[column]):
+                others.append(
+                    Contribution((int(facts.codes[row, column]), kind), (), fact=int(facts.weights[row]))
+                )
+        for plan in self._of(relation, way):
+            found = await self._contributions(plan, key)
+            count += found.n
+            if not found.n:
+                continue
+            values = self._column(plan, found, column)
+            for row in await self._first(plan, found, values, kind, function, plan.names):
+                binding = shown_binding(plan, found.take(slice(row, row + 1)))
+                if not (plan is deciding.plan and binding == deciding.binding):
+                    others.append(Contribution((int(values[row]), kind), binding, plan=plan))
+        listed = (deciding, *others[: max(self.shown - 1, 0)])
+        return Folded(function, None, column, (codes[column], kind), count, listed)
+
+    async def _folded(self, key: Key, way: Folds, below: Below | None) -> tuple[Folded, ...]:
+        """The folds of a group, with all of its contributions counted. Empty unless they give the tuple's values and,
+        with `below`, rest on nothing that is not below."""
+        relation, codes = key
+        columns = self.program.schemas[relation].columns
+        gathered: list[tuple[Plan, Bindings]] = []
+        for plan in self._of(relation, way):
+            found = await self._contributions(plan, key)
+            if found.n and below is not None and (await self._contributions(plan, key, below)).n < found.n:
+                return ()
+            if found.n:
+                gathered.append((plan, found))
+        folds = []
+        for column, function in way:
+            values = [self._column(plan, found, column) for plan, found in gathered]
+            kind = gathered[0][0].types.get(_head_name(gathered[0][0], column)) if gathered else None
+            every = np.concatenate(values) if values else np.empty(0, np.int64)
+            result = fold(function, every, kind)
+            if below is not None and relation not in self.program.fixpoints and result != codes[column]:
+                return ()
+            listed: list[Contribution] = []
+            for (plan, found), own in zip(gathered, values, strict=True):
+                for row in await self._first(plan, found, own, kind, function, plan.names):
+                    one = found.take(slice(row, row + 1))
+                    listed.append(
+                        Contribution(
+                            (int(own[row]), kind),
+                            shown_binding(plan, one),
+                            await self.steps(plan, plan.body, one, plan.scope),
+                            plan,
+                        )
+                    )
+            value = (codes[column], columns[column].type)
+            folds.append(Folded(function, None, column, value, len(every), tuple(listed[: self.shown])))
+        return tuple(folds) if gathered else ()
+
+    async def _contributions(self, plan: Plan, key: Key, below: Below | None = None) -> Bindings:
+        """The distinct bindings that contribute to the group of a tuple. What witnesses of an aggregate were bound with
+        (engine/language/witnesses.py) makes no difference between bindings."""
+        found = joined(await self.instances(plan, key, below, folded=False))
+        return distinct(found, [name for name in found.columns if not is_copied(name)])
+
+    def _column(self, plan: Plan, found: Bindings, column: int) -> Codes:
+        """The values that bindings contribute to a folded column."""
+        term = plan.head.terms[column]
+        if isinstance(term, Constant):
+            return np.full(found.n, self.matcher.code(term), np.int64)
+        return found.columns[_head_name(plan, column)]
+
+
+def _head_name(plan: Plan, column: int) -> str:
+    term = plan.head.terms[column]
+    assert isinstance(term, Variable), "what is folded is a variable"
+    return term.name
+
+
+def takes_facts(way: Folds) -> bool:
+    """Whether a fact of a relation that is folded so is a contribution."""
+    return len(way) == 1 and way[0][1] in IN_PLACE
+
+
+def unified(plan: Plan, codes: Sequence[int], matcher: Matcher, *, folded: bool) -> Bindings | None:
+    """The variables of a rule's head as a tuple has them; None if it does not fit."""
+    values: dict[str, int] = {}
+    skipped = () if folded else tuple(column for column, _ in plan.folds)
+    for column, (term, code) in enumerate(zip(plan.head.terms, codes, strict=True)):
+        if column in skipped:
+            continue
+        if isinstance(term, Constant):
+            if matcher.code(term) != code:
+                return None
+        elif isinstance(term, Variable) and values.setdefault(term.name, code) != code:
+            return None
+    return Bindings.of(values) if values else Bindings(1, {})
+
+
+def shown_binding(plan: Plan, one: Bindings) -> tuple[tuple[str, Term], ...]:
+    """The variables of the text with their values, in the order of the text."""
+    return tuple((name, (int(one.columns[name][0]), plan.types.get(name))) for name in plan.names)
+
+
+def pattern(atom: Atom, one: Bindings, plan: Plan, matcher: Matcher) -> tuple[Term, ...]:
+    """An atom's arguments under a binding; what has no value keeps its name."""
+    found: list[Term] = []
+    for term in atom.terms:
+        if isinstance(term, Constant):
+            found.append((matcher.code(term), term.type))
+        elif isinstance(term, Variable) and term.name in one.columns:
+            found.append((int(one.columns[term.name][0]), plan.types.get(term.name)))
+        else:
+            named = isinstance(term, Variable) and not term.name.startswith("@")
+            found.append(term.name if named else "_")  # type: ignore[union-attr]  # it is a variable
+    return tuple(found)
+
+
+def children(node: Node) -> Iterable[Key]:
+    """The tuples that a node rests on, in order."""
+    for derivation in node.derivations:
+        yield from _children(derivation.steps)
+    for folded in node.folds:
+        for contribution in folded.contributions:
+            yield from _children(contribution.steps)
+
+
+def _children(steps: Iterable[Step]) -> Iterable[Key]:
+    for step in steps:
+        if isinstance(step, Child):
+            yield step.key
+        elif isinstance(step, Checked):
+            for folded in step.aggregates:
+                for contribution in folded.contributions:
+                    yield from _children(contribution.steps)
+
+
+def _ordered(aggregate: Aggregate, found: Bindings) -> list[str]:
+    """The variables of an aggregate that are bound, in the order of its text."""
+    names = [
+        node.name
+        for literal in aggregate.body
+        for node in walk_outside(literal)
+        if isinstance(node, Variable) and node.name in found.columns
+    ]
+    return names or sorted(found.columns.keys() & names_of(aggregate))
