@@ -221,7 +221,10 @@ class Matcher:
                 codes = codes[codes[:, column] == codes[:, first[term.name]]]
         shared = {name: column for name, column in first.items() if name in found.columns}
         left, right = _matches(
-            [found.columns[name] for name in shared], [codes[:, c] for c in shared.values()], found.n, len(codes)
+            [found.columns[name] for name in shared],
+            [codes[:, c] for c in shared.values()],
+            found.n,
+            len(codes),
         )
         self.allowance.take(len(left))
         new = {name: codes[right, column] for name, column in first.items() if name not in shared}
@@ -239,7 +242,10 @@ class Matcher:
             if isinstance(term, Variable) and first[term.name] != column:
                 codes = codes[codes[:, column] == codes[:, first[term.name]]]
         left, _ = _matches(
-            [found.columns[name] for name in first], [codes[:, c] for c in first.values()], found.n, len(codes)
+            [found.columns[name] for name in first],
+            [codes[:, c] for c in first.values()],
+            found.n,
+            len(codes),
         )
         there = np.zeros(found.n, np.bool_)
         there[left] = True
@@ -302,7 +308,9 @@ class Matcher:
         there = np.ones(found.n, np.bool_)
         for row in range(found.n):
             contributions = await self.contributions(plan, aggregate, found.take(slice(row, row + 1)), scope)
-            value = fold(aggregate.function, contributions[1], result_type(aggregate, plan.types, folded=True))
+            value = fold(
+                aggregate.function, contributions[1], result_type(aggregate, plan.types, folded=True)
+            )
             if value is None:
                 there[row] = False
             else:
@@ -318,7 +326,8 @@ class Matcher:
         shared = names_of(aggregate) & scope
         known = {name: codes for name, codes in given.columns.items() if name in shared}
         parts = [
-            part async for part in self.solve(plan, aggregate.body, Bindings(1, known), None, frozenset(inner))
+            part
+            async for part in self.solve(plan, aggregate.body, Bindings(1, known), None, frozenset(inner))
         ]
         bindings = distinct(joined(parts))
         if aggregate.argument is None:

@@ -98,9 +98,7 @@ class Program:
 
     def folded(self, relation: str) -> tuple[Folds, ...]:
         """The ways in which rules of the relation fold, each once."""
-        return tuple(
-            dict.fromkeys(plan.folds for plan in self.plans.get(relation, ()) if plan.folds)
-        )
+        return tuple(dict.fromkeys(plan.folds for plan in self.plans.get(relation, ()) if plan.folds))
 
 
 def explained(rules: Sequence[RuleInfo], schemas: Mapping[str, Schema], declarations: str) -> Program:

@@ -341,11 +341,13 @@ class Prover:
                     if not literal.relation.startswith("@"):
                         steps.append(Child((literal.relation, self.instantiated(literal, one))))
                 case Negation():
-                    steps.append(Absent(literal.atom.relation, pattern(literal.atom, one, plan, self.matcher)))
+                    steps.append(
+                        Absent(literal.atom.relation, pattern(literal.atom, one, plan, self.matcher))
+                    )
                 case Comparison():
                     inside = [node for node in walk_outside(literal) if isinstance(node, Aggregate)]
                     made = any(
-                        isinstance(side, Variable) and side.name.startswith("@")
+                        isinstance(side, Variable) and (side.name.startswith("@") or is_copied(side.name))
                         for side in (literal.left, literal.right)
                     )
                     if inside or not made:
@@ -415,7 +417,8 @@ class Prover:
         candidates = candidates[:_COMPARED]
         rows = await self.values(plan, found.take(candidates), wanted) if wanted else [()] * len(candidates)
         order = sorted(
-            range(len(candidates)), key=lambda i: (best is not None and values[candidates[i]] != best, rows[i])
+            range(len(candidates)),
+            key=lambda i: (best is not None and values[candidates[i]] != best, rows[i]),
         )
         return [int(candidates[i]) for i in order[: self.shown]]
 
@@ -571,6 +574,12 @@ def pattern(atom: Atom, one: Bindings, plan: Plan, matcher: Matcher) -> tuple[Te
             named = isinstance(term, Variable) and not term.name.startswith("@")
             found.append(term.name if named else "_")  # type: ignore[union-attr]  # it is a variable
     return tuple(found)
+
+
+def written_name(name: str) -> str:
+    """The name of a variable as a text has it: `_` for one that was made here, and a copy has the name of what it was
+    copied from."""
+    return "_" if name.startswith("@") else name.split("'")[0]
 
 
 def children(node: Node) -> Iterable[Key]:

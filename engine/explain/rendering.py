@@ -26,6 +26,7 @@ from engine.explain.proof import (
     Proof,
     Step,
     Term,
+    written_name,
 )
 from engine.language.canonical import format_literal, format_term
 from engine.language.constants import write_constant
@@ -168,7 +169,7 @@ def _derivation(derivation: Derivation, namer: Namer) -> Json:
 
 
 def _substitution(binding: Iterable[tuple[str, Term]], namer: Namer) -> Json:
-    return {name: namer.value(term) for name, term in binding}
+    return {written_name(name): namer.value(term) for name, term in binding}
 
 
 def _step(step: Step, namer: Namer) -> Json:
@@ -182,7 +183,11 @@ def _step(step: Step, namer: Namer) -> Json:
                 "kind": "condition",
                 "text": format_literal(_plain(step.literal)),
                 "holds": format_literal(_filled(step, namer)),
-                **({"aggregates": [_folded(one, namer) for one in step.aggregates]} if step.aggregates else {}),
+                **(
+                    {"aggregates": [_folded(one, namer) for one in step.aggregates]}
+                    if step.aggregates
+                    else {}
+                ),
             }
 
 
@@ -213,14 +218,14 @@ def _contribution(one: Contribution, namer: Namer) -> Json:
 
 
 def _plain(literal: Comparison) -> Comparison:
-    """The literal with `_` for the variables that no text has."""
+    """The literal with the names of its variables as a text has them."""
     return replace(literal, left=_plain_term(literal.left), right=_plain_term(literal.right))
 
 
 def _plain_term(term: SyntaxTerm) -> SyntaxTerm:
     def change(node: Any) -> Any:
-        if isinstance(node, Variable) and node.name.startswith("@"):
-            return Variable("_")
+        if isinstance(node, Variable):
+            return Variable(written_name(node.name))
         return rebuilt(node, change)
 
     changed: SyntaxTerm = change(term)
@@ -329,7 +334,9 @@ def _fold_lines(nodes: Json, folded: Json, depth: int, seen: set[str], made: lis
         by = f"by {each['rule']}: {each['text']}" if "rule" in each else ""
         where = ", ".join(f"{name} = {_shown(v)}" for name, v in each["substitution"].items())
         if by or where or value:
-            made.append(Line(depth + 1, f"{value}{by}{' where ' if by and where else ''}{where}".rstrip(), "rule"))
+            made.append(
+                Line(depth + 1, f"{value}{by}{' where ' if by and where else ''}{where}".rstrip(), "rule")
+            )
         _step_lines(nodes, each.get("steps", ()), depth + 2, seen, made)
         if number + 1 == len(folded["contributions"]) and number + 1 < count:
             made.append(Line(depth + 1, f"and {count - number - 1} more", "more"))

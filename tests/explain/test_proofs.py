@@ -1,0 +1,107 @@
+"""Every tuple of random programs has a proof, and an independent checker finds each proof right."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from engine.errors import ZedlogError
+from engine.explain.matching import Matcher
+from engine.explain.memory import ReasonerSource
+from engine.explain.program import explained
+from engine.explain.proof import Proof, Prover
+from engine.explain.rendering import Namer, as_mermaid, as_text, document
+from engine.language.canonical import rule_id
+from engine.language.parser import parse_rules
+from engine.maintenance.placement import Budget
+from tests.explain.checker import Checker
+from tests.full import FULL
+from tests.oracle.fixpoint_programs import FixpointHistory
+from tests.oracle.fixpoint_programs import FixpointHistory, fixpoint_histories
+from tests.oracle.stratified_programs import DialectHistory, dialect_histories
+from zedlog import Reasoner
+
+PROGRAMS = 300 if FULL else 30
+Json = dict[str, Any]
+
+
+class Flat(ReasonerSource):
+    """The same state without heights, as a snapshot of an older version has none."""
+
+    def _read(self, relation: str) -> Any:
+        held = super()._read(relation)
+        held.heights[:] = 0
+        return held
+
+
+async def everything(source: ReasonerSource) -> Json:
+    """The proofs of all tuples together, each tuple once."""
+    program = explained(source.rules, source.schemas, source.declarations)
+    matcher = Matcher(source, 10**9)
+    prover = Prover(matcher, program, shown=1_000)
+    proof = Proof(("", ()))
+    for relation in source.schemas:
+        held = await source.held(relation, {})
+        for codes in held.where(~held.hidden).codes.tolist():
+            proof.nodes[relation, tuple(codes)] = await prover.node((relation, tuple(codes)))
+    if not proof.nodes:
+        return {"nodes": {}}
+    proof.root = next(iter(proof.nodes))
+    return await document(proof, Namer(matcher, program.schemas))
+
+
+def checker_of(reasoner: Reasoner) -> Checker:
+    rules = {
+        info.id: rule
+        for info in reasoner.rules()
+        for rule in parse_rules(info.text)
+        if rule_id(rule) == info.id
+    }
+    names = reasoner.relations()
+    facts = {name: dict(reasoner.weighted(name, "asserted")) for name in names}
+    return Checker(rules, facts, {name: set(reasoner.facts(name)) for name in names})
+
+
+def check_all(reasoner: Reasoner, source: ReasonerSource) -> dict[str, int]:
+    document = asyncio.run(everything(source))
+    checker = checker_of(reasoner)
+    checker.check(document)
+    assert len(document["nodes"]) == sum(map(reasoner.count, reasoner.relations()))
+    if document["nodes"]:
+        assert as_text(document)
+        assert as_mermaid(document)
+    return checker.seen
+
+
+def built(history: DialectHistory | FixpointHistory, declarations: str) -> Reasoner:
+    """The state after a history, without the changes that are refused."""
+    reasoner = Reasoner(budget=Budget(height=300))
+    reasoner.apply(declarations=declarations)
+    for change in history.changes:
+        try:
+            reasoner.apply(**change.arguments())
+        except ZedlogError:
+            event("refused")
+    return reasoner
+
+
+@settings(max_examples=PROGRAMS, suppress_health_check=[HealthCheck.too_slow])
+@given(dialect_histories(), st.booleans())
+def test_every_tuple_of_random_programs_has_a_right_proof(history: DialectHistory, flat: bool) -> None:
+    reasoner = built(history, history.declarations())
+    seen = check_all(reasoner, (Flat if flat else ReasonerSource)(reasoner))
+    for kind in seen:
+        event(kind)
+    assert not seen.keys() & {"open", "unsettled"}
+
+
+@settings(max_examples=PROGRAMS // 3, suppress_health_check=[HealthCheck.too_slow])
+@given(fixpoint_histories())
+def test_what_a_recursive_sum_has_settled_on_is_never_given_a_circular_proof(history: FixpointHistory) -> None:
+    reasoner = built(history, history.declarations())
+    seen = check_all(reasoner, ReasonerSource(reasoner))
+    for kind in seen:
+        event(kind)
