@@ -40,7 +40,7 @@ from engine.database.epoch import EpochRecord
 from engine.database.saved import SavedState
 from engine.errors import ZedlogError
 from engine.resident.checkpoint import CheckpointUnusable, layout
-from engine.storage.checkpoint_file import read_checkpoint, remove_partial, write_checkpoint
+from engine.storage.checkpoint_file import NoCheckpoint, read_checkpoint, remove_partial, write_checkpoint
 
 R = TypeVar("R")
 Versions = Callable[[], Mapping[str, str]]
@@ -127,9 +127,12 @@ class Checkpoints:
             read = time.monotonic() - began
             made = make(checkpoint)
         except CheckpointUnusable as why:
-            self.how = f"derived anew, because the checkpoint is not used: {why}"
-            level = logging.WARNING if os.path.exists(self._path) else logging.INFO
-            logger.log(level, "%s: the checkpoint is not used: %s; deriving anew", self._path, why)
+            there = not isinstance(why, NoCheckpoint)
+            reason = f"the checkpoint is not used: {why}" if there else "there is no checkpoint"
+            self.how = f"derived anew, because {reason}"
+            logger.log(
+                logging.WARNING if there else logging.INFO, "%s: %s; deriving anew", self._path, reason
+            )
             return None
         except ZedlogError:
             raise
