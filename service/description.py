@@ -33,6 +33,7 @@ _TAGS: Final = [
     {"name": "rules", "description": "The rules, and how to add and remove them."},
     {"name": "relations", "description": "Schemas, sizes and tuples."},
     {"name": "query", "description": "Answer conjunctive queries, with named columns."},
+    {"name": "explain", "description": "Why a tuple holds, why it does not, and why it changed."},
     {"name": "bulk", "description": "Imports and exports of files through Spark, and their jobs."},
     {"name": "insight", "description": "Circuit, epochs, health, metrics, error codes."},
 ]

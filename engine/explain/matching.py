@@ -13,7 +13,8 @@ have refused the epoch if one that fits everything else needed it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,7 +50,9 @@ PART = 4_096
 """The most bindings that go on together."""
 # A guess at what an aggregate costs, as a number of tuples.
 _AGGREGATE = 64.0
-_RANGE = 1_000_000
+# After so many reads other tasks have a turn; a join of so many rows is done in a thread.
+_READS = 8
+_LONG = 65_536
 Order = npt.NDArray[np.int64]
 
 
@@ -112,16 +115,20 @@ class Matcher:
         self.symbols = SymbolTable()
         self._known: set[str] = set()
         self._complete = False
-        self._missing: dict[str, int] = {}
+        self._reads = 0
 
     async def learn(self, plan: Plan) -> None:
-        """Know the symbols that a rule needs. A table is replaced, so codes of computed symbols stay as they were."""
-        if self._complete or (plan.constants <= self._known and not plan.computes):
+        """Know the symbols that a rule needs."""
+        await self.know(plan.constants, complete=plan.computes)
+
+    async def know(self, texts: Set[str], *, complete: bool = False) -> None:
+        """Know the codes of these symbols, or of all. Codes of new symbols stay as they are."""
+        if self._complete or (texts <= self._known and not complete):
             return
-        self._known |= plan.constants
+        self._known |= texts
         new = self.new_symbols
-        self._complete = plan.computes
-        self.symbols = await self.source.symbols(sorted(self._known), complete=plan.computes)
+        self._complete = complete
+        self.symbols = await self.source.symbols(sorted(self._known), complete=complete)
         for text in new:
             self.symbols.intern(text)
 
@@ -133,10 +140,12 @@ class Matcher:
 
     async def held(self, relation: str, among: Mapping[int, Codes], *, hidden: bool = False) -> Held:
         """The tuples of a relation with these codes; with the facts that are not there themselves, if `hidden`."""
-        found = await self.source.held(relation, among)
+        found = await self.source.held(relation, among, hidden=hidden)
+        self._reads += 1
+        if self._reads % _READS == 0:
+            # A source with everything in memory never waits, and others should have their turn.
+            await asyncio.sleep(0)
         self.allowance.take(len(found) + 1)
-        if not hidden and found.hidden.any():
-            found = found.where(~found.hidden)
         return found
 
     async def solve(
@@ -220,12 +229,13 @@ class Matcher:
             if isinstance(term, Variable) and first[term.name] != column:
                 codes = codes[codes[:, column] == codes[:, first[term.name]]]
         shared = {name: column for name, column in first.items() if name in found.columns}
-        left, right = _matches(
-            [found.columns[name] for name in shared],
-            [codes[:, c] for c in shared.values()],
-            found.n,
-            len(codes),
-        )
+        sides = [found.columns[name] for name in shared], [codes[:, c] for c in shared.values()]
+        if not shared:
+            self.allowance.take(found.n * len(codes))
+        if found.n > 1 and found.n + len(codes) > _LONG:
+            left, right = await asyncio.to_thread(_matches, *sides, found.n, len(codes))
+        else:
+            left, right = _matches(*sides, found.n, len(codes))
         self.allowance.take(len(left))
         new = {name: codes[right, column] for name, column in first.items() if name not in shared}
         joined = found.take(left).with_(new)

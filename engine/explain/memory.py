@@ -1,14 +1,14 @@
 """A reasoner in this process as a source of explanations.
 
-Everything that the reasoner holds is copied, relation by relation when it is first asked for, so the reasoner may go on
-meanwhile only in other threads' absence: make a new source after each epoch. Costs a pass over each relation that an
-explanation reads, and one over the whole state for the heights.
+Make a new source after each epoch. Costs a pass over each relation that an explanation reads, and one over the whole
+state for the heights.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,13 +39,17 @@ class ReasonerSource:
         self.declarations = database.program.declaration_text
         self.symbol_count = len(self._symbols)
 
-    async def held(self, relation: str, among: Mapping[int, Codes]) -> Held:
+    async def held(self, relation: str, among: Mapping[int, Codes], *, hidden: bool) -> Held:
         if relation not in self._relations:
             self._relations[relation] = self._read(relation)
-        return narrowed(self._relations[relation], among)
+        found = narrowed(self._relations[relation], among)
+        return found if hidden or not found.hidden.any() else found.where(~found.hidden)
 
     def count(self, relation: str) -> int:
         return self._placement.count(self._program.key(relation), "all")
+
+    def facts(self, relation: str) -> int:
+        return self._placement.count(self._program.key(relation), "asserted")
 
     async def symbols(self, constants: Iterable[str], *, complete: bool) -> SymbolTable:
         return SymbolTable(self._symbols.all())
@@ -94,10 +98,5 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    # Such a source never waits for anything, so the first step is the last.
-    try:
-        work.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    raise AssertionError("a source in this process does not wait")
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()

@@ -174,10 +174,10 @@ class Prover:
         return self.program.plans.get(relation, ())
 
     async def state(self, key: Key) -> Held | None:
-        """The tuple as it is held, with facts that only contribute; None if it is not there."""
+        """The tuple as it is held; None if it is not there."""
         relation, codes = key
         among = {column: np.array([code], np.int64) for column, code in enumerate(codes)}
-        held = await self.matcher.held(relation, among, hidden=True)
+        held = await self.matcher.held(relation, among)
         return held if len(held) else None
 
     async def prove(self, root: Key, size: int) -> Proof:
@@ -199,9 +199,7 @@ class Prover:
     async def node(self, key: Key) -> Node:
         """One tuple, and what it rests on."""
         held = await self.state(key)
-        if held is None or held.hidden[0]:
-            # What a step of a proof needs is there.
-            return Node(key, "open")
+        assert held is not None, "what a proof needs is there"
         node = Node(key, "open", int(held.weights[0]), bool(held.derived[0]), int(held.heights[0]))
         folds = self.program.folded(key[0])
         if node.weight and not any(map(takes_facts, folds)):
@@ -264,7 +262,7 @@ class Prover:
         """The instances of rules that give a tuple of a recursive stratum, and the tuples of the stratum that each
         needs. Folds over several contributions are left out: they need them all, which heights alone can order."""
         held = await self.state(key)
-        if held is None or held.hidden[0]:
+        if held is None:
             return []
         if held.weights[0]:
             return [Option((None, Bindings(1, {})), frozenset())]
@@ -295,6 +293,10 @@ class Prover:
         if given is None:
             return []
         return [part async for part in self.matcher.solve(plan, plan.body, given, below)]
+
+    async def every(self, plan: Plan, key: Key) -> Bindings:
+        """The instances of a rule that give a tuple; of a rule that folds, all contributions to its group."""
+        return await self._contributions(plan, key) if plan.folds else joined(await self.instances(plan, key))
 
     async def smallest(self, plan: Plan, key: Key, below: Below | None) -> Derivation | None:
         """The instance with the smallest binding by the order of values."""
@@ -352,10 +354,7 @@ class Prover:
                     )
                     if inside or not made:
                         folded = [await self.aggregate(plan, one, node, scope) for node in inside]
-                        binding = tuple(
-                            (name, (code, plan.types.get(name))) for name, code in one.row(0).items()
-                        )
-                        steps.append(Checked(literal, binding, tuple(folded)))
+                        steps.append(Checked(literal, known_values(plan, one), tuple(folded)))
         return tuple(steps)
 
     def instantiated(self, atom: Atom, one: Bindings) -> tuple[int, ...]:
@@ -559,7 +558,16 @@ def unified(plan: Plan, codes: Sequence[int], matcher: Matcher, *, folded: bool)
 
 def shown_binding(plan: Plan, one: Bindings) -> tuple[tuple[str, Term], ...]:
     """The variables of the text with their values, in the order of the text."""
-    return tuple((name, (int(one.columns[name][0]), plan.types.get(name))) for name in plan.names)
+    return tuple(
+        (name, (int(one.columns[name][0]), plan.types.get(name)))
+        for name in plan.names
+        if name in one.columns
+    )
+
+
+def known_values(plan: Plan, one: Bindings) -> tuple[tuple[str, Term], ...]:
+    """All variables of one binding, also those that no text has."""
+    return tuple((name, (code, plan.types.get(name))) for name, code in one.row(0).items())
 
 
 def pattern(atom: Atom, one: Bindings, plan: Plan, matcher: Matcher) -> tuple[Term, ...]:

@@ -1,8 +1,8 @@
 """Proofs as JSON, as text and as a Mermaid diagram.
 
-In: a `Proof`, whose values are codes. Out: a JSON document in which a tuple is named by its text, `tc("a","d")`; text and
-diagram are made from that document, so any client can make them too. Always: each tuple stands once in the document; a
-node that was not followed has the kind `open`, and its id can be asked for.
+In: a `Proof`, whose values are codes. Out: a JSON document in which a tuple is named by its text, as `edge("a","b")`;
+text and diagram are made from that document, so any client can make them too. Always: each tuple stands once in the
+document; a node that was not followed has the kind `open`, and its id can be asked for.
 """
 
 from __future__ import annotations
@@ -112,10 +112,10 @@ def _terms(nodes: Iterable[Node], namer: Namer) -> Iterator[Term]:
 
 def _derivation_terms(derivation: Derivation, namer: Namer) -> Iterator[Term]:
     yield from (term for _, term in derivation.binding)
-    yield from _step_terms(derivation.steps, namer)
+    yield from step_terms(derivation.steps, namer)
 
 
-def _step_terms(steps: Iterable[Step], namer: Namer) -> Iterator[Term]:
+def step_terms(steps: Iterable[Step], namer: Namer) -> Iterator[Term]:
     for step in steps:
         match step:
             case Child():
@@ -133,7 +133,7 @@ def _folded_terms(folded: Folded, namer: Namer) -> Iterator[Term]:
     for one in folded.contributions:
         yield from (term for _, term in one.binding)
         yield from () if one.value is None else (one.value,)
-        yield from _step_terms(one.steps, namer)
+        yield from step_terms(one.steps, namer)
 
 
 # ---- JSON
@@ -163,16 +163,16 @@ def _derivation(derivation: Derivation, namer: Namer) -> Json:
     return {
         "rule": derivation.plan.id,
         "text": derivation.plan.text,
-        "substitution": _substitution(derivation.binding, namer),
-        "steps": [_step(step, namer) for step in derivation.steps],
+        "substitution": substitution(derivation.binding, namer),
+        "steps": [step_json(step, namer) for step in derivation.steps],
     }
 
 
-def _substitution(binding: Iterable[tuple[str, Term]], namer: Namer) -> Json:
+def substitution(binding: Iterable[tuple[str, Term]], namer: Namer) -> Json:
     return {written_name(name): namer.value(term) for name, term in binding}
 
 
-def _step(step: Step, namer: Namer) -> Json:
+def step_json(step: Step, namer: Namer) -> Json:
     match step:
         case Child():
             return {"kind": "tuple", "node": namer.id(step.key)}
@@ -181,8 +181,8 @@ def _step(step: Step, namer: Namer) -> Json:
         case Checked():
             return {
                 "kind": "condition",
-                "text": format_literal(_plain(step.literal)),
-                "holds": format_literal(_filled(step, namer)),
+                "text": format_literal(plain(step.literal)),
+                "holds": format_literal(filled(step, namer)),
                 **(
                     {"aggregates": [_folded(one, namer) for one in step.aggregates]}
                     if step.aggregates
@@ -194,7 +194,7 @@ def _step(step: Step, namer: Namer) -> Json:
 def _folded(folded: Folded, namer: Namer) -> Json:
     found: Json = {"function": folded.function}
     if folded.text is not None:
-        found["text"] = format_term(_plain_term(folded.text))
+        found["text"] = format_term(plain_term(folded.text))
     if folded.column is not None:
         found["column"] = folded.column
     return {
@@ -211,18 +211,18 @@ def _contribution(one: Contribution, namer: Namer) -> Json:
         return {**found, "weight": one.fact}
     if one.plan is not None:
         found |= {"rule": one.plan.id, "text": one.plan.text}
-    found["substitution"] = _substitution(one.binding, namer)
+    found["substitution"] = substitution(one.binding, namer)
     if one.steps:
-        found["steps"] = [_step(step, namer) for step in one.steps]
+        found["steps"] = [step_json(step, namer) for step in one.steps]
     return found
 
 
-def _plain(literal: Comparison) -> Comparison:
+def plain(literal: Comparison) -> Comparison:
     """The literal with the names of its variables as a text has them."""
-    return replace(literal, left=_plain_term(literal.left), right=_plain_term(literal.right))
+    return replace(literal, left=plain_term(literal.left), right=plain_term(literal.right))
 
 
-def _plain_term(term: SyntaxTerm) -> SyntaxTerm:
+def plain_term(term: SyntaxTerm) -> SyntaxTerm:
     def change(node: Any) -> Any:
         if isinstance(node, Variable):
             return Variable(written_name(node.name))
@@ -232,7 +232,7 @@ def _plain_term(term: SyntaxTerm) -> SyntaxTerm:
     return changed
 
 
-def _filled(step: Checked, namer: Namer) -> Comparison:
+def filled(step: Checked, namer: Namer) -> Comparison:
     """The literal with values in the place of variables and aggregates."""
     values = {name: term for name, term in step.binding if not isinstance(term, str)}
     aggregates = {one.text: one.value for one in step.aggregates}
@@ -294,10 +294,12 @@ def _node_lines(nodes: Json, id_: str, depth: int, seen: set[str], made: list[Li
         weight = "" if node["weight"] == 1 else f", weight {node['weight']}"
         by = "".join(f", {name} {node[name]}" for name in ("source", "transaction") if name in node)
         made.append(Line(depth, f"{id_}  (fact{weight}{by})", kind))
+    elif kind == "holds":
+        made.append(Line(depth, id_, kind))
     elif kind == "rule":
         derivation = node["derivation"]
         made.append(Line(depth, f"{id_}  by {derivation['rule']}: {derivation['text']}", kind))
-        _step_lines(nodes, derivation["steps"], depth + 1, seen, made)
+        step_lines(nodes, derivation["steps"], depth + 1, seen, made)
     else:
         remark = _REMARKS.get(kind)
         made.append(Line(depth, id_ if remark is None else f"{id_}  ({remark})", kind))
@@ -305,7 +307,7 @@ def _node_lines(nodes: Json, id_: str, depth: int, seen: set[str], made: list[Li
         _fold_lines(nodes, folded, depth + 1, seen, made)
 
 
-def _step_lines(nodes: Json, steps: Iterable[Json], depth: int, seen: set[str], made: list[Line]) -> None:
+def step_lines(nodes: Json, steps: Iterable[Json], depth: int, seen: set[str], made: list[Line]) -> None:
     for step in steps:
         if step["kind"] == "tuple":
             _node_lines(nodes, step["node"], depth, seen, made)
@@ -318,31 +320,36 @@ def _step_lines(nodes: Json, steps: Iterable[Json], depth: int, seen: set[str], 
 
 
 def _condition(step: Json) -> str:
-    return f"{step['text']}" if step["text"] == step["holds"] else f"{step['text']}  ({step['holds']})"
+    return condition_line(step["text"], step["holds"])
+
+
+def condition_line(text: str, values: str) -> str:
+    """A condition, and what it says with values."""
+    return text if text == values else f"{text}  ({values})"
 
 
 def _fold_lines(nodes: Json, folded: Json, depth: int, seen: set[str], made: list[Line]) -> None:
     one, count = folded["function"], folded["count"]
     of = f" of {count} contribution{'' if count == 1 else 's'}"
     name = folded.get("text", f"{one} in column {folded.get('column', 0) + 1}")
-    made.append(Line(depth, f"{name} = {_shown(folded['value'])}{of}", "fold"))
+    made.append(Line(depth, f"{name} = {shown_value(folded['value'])}{of}", "fold"))
     for number, each in enumerate(folded["contributions"]):
-        value = f"{_shown(each['value'])}  " if "value" in each else ""
+        value = f"{shown_value(each['value'])}  " if "value" in each else ""
         if "weight" in each:
             made.append(Line(depth + 1, f"{value}(fact, weight {each['weight']})", "rule"))
             continue
         by = f"by {each['rule']}: {each['text']}" if "rule" in each else ""
-        where = ", ".join(f"{name} = {_shown(v)}" for name, v in each["substitution"].items())
+        where = ", ".join(f"{name} = {shown_value(v)}" for name, v in each["substitution"].items())
         if by or where or value:
             made.append(
                 Line(depth + 1, f"{value}{by}{' where ' if by and where else ''}{where}".rstrip(), "rule")
             )
-        _step_lines(nodes, each.get("steps", ()), depth + 2, seen, made)
+        step_lines(nodes, each.get("steps", ()), depth + 2, seen, made)
         if number + 1 == len(folded["contributions"]) and number + 1 < count:
             made.append(Line(depth + 1, f"and {count - number - 1} more", "more"))
 
 
-def _shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
     kinds = {str: ColumnType.SYMBOL, bool: ColumnType.BOOL, float: ColumnType.FLOAT, int: ColumnType.NUMBER}
     return write_constant(value, kinds[type(value)])
 

@@ -55,12 +55,15 @@ class Source(Protocol):
     declarations: str
     symbol_count: int
 
-    async def held(self, relation: str, among: Mapping[int, Codes]) -> Held:
-        """The tuples, hidden facts included, that have in each column of `among` one of its codes, which ascend and are
-        distinct."""
+    async def held(self, relation: str, among: Mapping[int, Codes], *, hidden: bool) -> Held:
+        """The tuples that have in each column of `among` one of its codes, which ascend and are distinct; with `hidden`
+        also the facts that only contribute."""
 
     def count(self, relation: str) -> int:
         """How many tuples the relation has."""
+
+    def facts(self, relation: str) -> int:
+        """How many facts it has."""
 
     async def symbols(self, constants: Iterable[str], *, complete: bool) -> SymbolTable:
         """A table that knows these texts and, with `complete`, those of all symbols; new ones come after them."""

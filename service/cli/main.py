@@ -65,6 +65,10 @@ COMMANDS = {
             "read:query",
             "Answer a query: an atom, or a conjunction with negation, conditions and aggregates.",
         ),
+        "explain": (
+            "explain:explain",
+            "Explain why a tuple holds, or why it does not, or why it changed.",
+        ),
         "relations": (
             "read:relations",
             "List the relations: their columns, and how many tuples are asserted, derived, and present in all.",

@@ -95,7 +95,7 @@ class Checker:
         given = dict(derivation["substitution"])
         body = named_wildcards(rule.body)
         scope = names_outside((rule.head, *body))
-        assert given.keys() == {n for n in names_outside((rule.head, *rule.body))}, derivation
+        assert given.keys() == set(names_outside((rule.head, *rule.body))), derivation
         found = list(self.evaluation.solutions(body, given, scope))
         assert found, f"the body of {derivation['text']} does not hold for {given}"
         if row is not None:
