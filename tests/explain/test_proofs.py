@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -87,6 +88,7 @@ def built(history: DialectHistory | FixpointHistory, declarations: str) -> Reaso
     return reasoner
 
 
+@pytest.mark.timeout(1_800)
 @settings(max_examples=PROGRAMS, suppress_health_check=[HealthCheck.too_slow])
 @given(dialect_histories(), st.booleans())
 def test_every_tuple_of_random_programs_has_a_right_proof(history: DialectHistory, flat: bool) -> None:
@@ -97,6 +99,7 @@ def test_every_tuple_of_random_programs_has_a_right_proof(history: DialectHistor
     assert not seen.keys() & {"open", "unsettled"}
 
 
+@pytest.mark.timeout(1_800)
 @settings(max_examples=PROGRAMS // 3, suppress_health_check=[HealthCheck.too_slow])
 @given(fixpoint_histories())
 def test_what_a_recursive_sum_has_settled_on_is_never_given_a_circular_proof(
