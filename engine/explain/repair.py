@@ -109,8 +109,9 @@ class Search:
                 self._beyond = self._beyond or f"{self._limits.changes} changes in one repair"
             elif state not in seen:
                 seen.add(state)
-                open_ = len(state.come) + len(state.go) + len(state.broken)
-                heapq.heappush(waiting, (len(state.changes), open_, next(numbers), state))
+                # Of equally many changes those that act through fewer rules come first.
+                way = len(state.coming) + len(state.gone) + len(state.come) + len(state.go) + len(state.broken)
+                heapq.heappush(waiting, (len(state.changes), way, next(numbers), state))
 
         put(_State(come=(self._root,)))
         steps = 0
