@@ -12,9 +12,13 @@ import httpx
 import pytest
 
 from engine.explain.rendering import as_text
+from service.app import create_app
 from service.explain_models import Explanation
+from service.principal import Principal
+from service.routes import explain as routes
+from service.settings import Settings
 from tests.live import LiveSystem
-from tests.service.conftest import problem
+from tests.service.conftest import Http, problem
 from zedlog import Reasoner, explain
 
 FACTS = [
@@ -216,3 +220,36 @@ def test_the_command_refuses_what_is_wrong(
     done = zedlog(live, *arguments)
     assert done.returncode == status
     assert says in done.stderr, done.stderr
+
+
+def test_a_reader_of_some_relations_sees_nothing_of_the_others(
+    live: LiveSystem, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Principal("narrow", "reader", frozenset({"tc", "arc", "sp"}))
+    monkeypatch.setattr(routes, "principal_of", lambda _: reader)
+    narrow = Http(create_app(Settings(redis_url=live._server.url, database="test")))
+    try:
+        refused = narrow.post("/v1/explain", {"tuple": 'edge("a", "b")'})
+        assert problem(refused, 403, "forbidden")["relations"] == ["edge"]
+        for body in (
+            {"tuple": 'tc("a", "d")'},
+            {"tuple": 'tc("a", "d")', "all": True},
+            {"tuple": 'tc("d", "a")'},
+            {"tuple": 'tc("a", "d")', "changed_at": 1},
+        ):
+            answer = narrow.post("/v1/explain", body)
+            assert answer.status_code == 200, answer.text
+            assert "edge" not in answer.text
+            assert "closed" not in answer.text
+        assert (
+            narrow.post("/v1/explain", {"tuple": 'tc("a", "d")'}).json()["nodes"]['tc("a","d")']["kind"]
+            == "withheld"
+        )
+        # sp(b) comes by sp(a) and arc, both readable; sp(a) by edge, which is not.
+        kinds = {
+            id_: node["kind"]
+            for id_, node in narrow.post("/v1/explain", {"tuple": 'sp("b", 3)'}).json()["nodes"].items()
+        }
+        assert kinds['sp("b",3)'] == "withheld"
+    finally:
+        narrow.close()
