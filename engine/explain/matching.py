@@ -328,17 +328,20 @@ class Matcher:
         return values, there
 
     async def contributions(
-        self, plan: Plan, aggregate: Aggregate, given: Bindings, scope: frozenset[str]
+        self,
+        plan: Plan,
+        aggregate: Aggregate,
+        given: Bindings,
+        scope: frozenset[str],
+        below: Below | None = None,
     ) -> tuple[Bindings, Codes]:
         """The distinct bindings of an aggregate's body for one binding of the variables around it, and the value that
         each contributes."""
         inner = scope | names_outside(*aggregate.body)
         shared = names_of(aggregate) & scope
         known = {name: codes for name, codes in given.columns.items() if name in shared}
-        parts = [
-            part
-            async for part in self.solve(plan, aggregate.body, Bindings(1, known), None, frozenset(inner))
-        ]
+        body = self.solve(plan, aggregate.body, Bindings(1, known), below, frozenset(inner))
+        parts = [part async for part in body]
         bindings = distinct(joined(parts))
         if aggregate.argument is None:
             return bindings, np.zeros(bindings.n, np.int64)

@@ -36,6 +36,7 @@ from engine.language.syntax import (
     Variable,
     names_of,
     names_outside,
+    walk,
     walk_outside,
 )
 from engine.language.witnesses import is_copied
@@ -121,7 +122,7 @@ class Node:
     - fold: rules fold its group; `folds` have the contributions.
     - iterated: as `fold` or without any reason, for what a recursive aggregate has settled on: the last values rest on
       each other, so there is no proof by lower heights, and none is made up.
-    - unsettled: no proof was found within the limit of the search.
+    - unsettled: its height is unknown, and no proof was found within the limits of the search.
     - withheld: it rests on relations that may not be shown.
     - open: it was not followed.
     """
@@ -165,6 +166,7 @@ class Prover:
         # What ranks.py found, for tuples whose heights do not descend; it was given up if there was too much.
         self._ranks: dict[Key, Way | None] = {}
         self._exhausted = False
+        self._left_out = False
 
     def may_show(self, plan: Plan) -> bool:
         """Whether the rule reads only what may be shown."""
@@ -251,7 +253,7 @@ class Prover:
                 made = await self.derivation(plan, one)
                 deciding = Contribution(value, made.binding, made.steps, plan)
             node.kind, node.folds = "fold", (await self._in_place(node.key, way, deciding),)
-        elif node.key not in self._ranks:
+        elif node.key not in self._ranks or (self._left_out and not node.height):
             node.kind = "unsettled"
         else:
             node.kind = "iterated"
@@ -260,7 +262,8 @@ class Prover:
 
     async def _options(self, key: Key) -> list[Option[Key, Way]]:
         """The instances of rules that give a tuple of a recursive stratum, and the tuples of the stratum that each
-        needs. Folds over several contributions are left out: they need them all, which heights alone can order."""
+        needs. Folds over several contributions and aggregates over the stratum are left out: what they need depends on
+        the heights."""
         held = await self.state(key)
         if held is None:
             return []
@@ -269,7 +272,11 @@ class Prover:
         stratum = self.program.stratum(key[0])
         found: list[Option[Key, Way]] = []
         for plan in self.plans(key[0]):
-            if not self.may_show(plan) or (plan.folds and not takes_facts(plan.folds)):
+            left_out = (plan.folds and not takes_facts(plan.folds)) or any(
+                recursive_aggregates(plan.body, stratum)
+            )
+            self._left_out |= bool(left_out)
+            if left_out or not self.may_show(plan):
                 continue
             every = joined(await self.instances(plan, key))
             for row in await self.in_order(plan, every):
@@ -313,8 +320,26 @@ class Prover:
         found = joined(parts)
         if not found.n:
             return None
-        row = 0 if found.n == 1 else (await self.in_order(plan, found))[0]
-        return await self.derivation(plan, found.take(slice(row, row + 1)))
+        for row in [0] if found.n == 1 else await self.in_order(plan, found):
+            one = found.take(slice(row, row + 1))
+            if below is None or await self._descends(plan, one, below):
+                return await self.derivation(plan, one, below)
+        return None
+
+    async def _descends(self, plan: Plan, one: Bindings, below: Below) -> bool:
+        """Whether the aggregates of a body that read the relations of `below` have their values by what is below: a min
+        or max by one contribution, others by all."""
+        for node in recursive_aggregates(plan.body, below.relations):
+            if any(recursive_aggregates(node.body, below.relations)):
+                return False
+            _, values = await self.matcher.contributions(plan, node, one, plan.scope)
+            _, lower = await self.matcher.contributions(plan, node, one, plan.scope, below)
+            kind = result_type(node, plan.types, folded=True)
+            if len(lower) < len(values) and (
+                node.function not in IN_PLACE or fold(node.function, values, kind) not in lower
+            ):
+                return False
+        return True
 
     async def in_order(self, plan: Plan, found: Bindings) -> list[int]:
         """The numbers of bindings in the order of their values, by the variables in the order of the text."""
@@ -329,13 +354,20 @@ class Prover:
         codes = np.column_stack([found.columns[name] for name in names])
         return await self.matcher.source.decode(codes, columns, self.matcher.new_symbols)
 
-    async def derivation(self, plan: Plan, one: Bindings) -> Derivation:
-        return Derivation(plan, shown_binding(plan, one), await self.steps(plan, plan.body, one, plan.scope))
+    async def derivation(self, plan: Plan, one: Bindings, below: Below | None = None) -> Derivation:
+        steps = await self.steps(plan, plan.body, one, plan.scope, below)
+        return Derivation(plan, shown_binding(plan, one), steps)
 
     async def steps(
-        self, plan: Plan, body: Sequence[Literal], one: Bindings, scope: frozenset[str]
+        self,
+        plan: Plan,
+        body: Sequence[Literal],
+        one: Bindings,
+        scope: frozenset[str],
+        below: Below | None = None,
     ) -> tuple[Step, ...]:
-        """The literals of a body under one binding, without what only this package has added."""
+        """The literals of a body under one binding, without what only this package has added. below: what aggregates
+        that read these relations may rest on."""
         steps: list[Step] = []
         for literal in body:
             match literal:
@@ -353,7 +385,7 @@ class Prover:
                         for side in (literal.left, literal.right)
                     )
                     if inside or not made:
-                        folded = [await self.aggregate(plan, one, node, scope) for node in inside]
+                        folded = [await self.aggregate(plan, one, node, scope, below) for node in inside]
                         steps.append(Checked(literal, known_values(plan, one), tuple(folded)))
         return tuple(steps)
 
@@ -366,34 +398,59 @@ class Prover:
     # ---- aggregates
 
     async def aggregate(
-        self, plan: Plan, one: Bindings, aggregate: Aggregate, scope: frozenset[str]
+        self,
+        plan: Plan,
+        one: Bindings,
+        aggregate: Aggregate,
+        scope: frozenset[str],
+        below: Below | None = None,
     ) -> Folded:
-        """An aggregate of a body, with its first contributions."""
+        """An aggregate of a body, with its first contributions. Of a min or max that reads relations of `below`, a
+        contribution from below that decides comes first, and only its steps are part of the proof."""
         found, values = await self.matcher.contributions(plan, aggregate, one, scope)
         kind = result_type(aggregate, plan.types, folded=True)
         code = fold(aggregate.function, values, kind)
         assert code is not None, "an aggregate that holds has a value"
         inner = scope | names_outside(*aggregate.body)
         names = tuple(dict.fromkeys(n for n in _ordered(aggregate, found) if n not in one.columns))
-        first = await self._first(plan, found, values, kind, aggregate.function, names)
+        decides = (
+            below is not None
+            and aggregate.function in IN_PLACE
+            and any(recursive_aggregates([Comparison("=", aggregate, aggregate)], below.relations))
+        )
         listed = []
-        for row in first:
-            binding = found.take(slice(row, row + 1)).with_(
-                {n: c for n, c in one.columns.items() if n in scope and n not in found.columns}
-            )
-            listed.append(
+        if decides:
+            lower, given = await self.matcher.contributions(plan, aggregate, one, scope, below)
+            deciding = np.flatnonzero(given == code)
+            row = (
+                await self._first(
+                    plan, lower.take(deciding), given[deciding], kind, aggregate.function, names
+                )
+            )[0]
+            listed.append((lower.take(slice(int(deciding[row]), int(deciding[row]) + 1)), int(code), True))
+        for row in await self._first(plan, found, values, kind, aggregate.function, names):
+            each = found.take(slice(row, row + 1))
+            if not (decides and each.row(0) == listed[0][0].row(0)):
+                listed.append((each, int(values[row]), not decides))
+        around = {n: c for n, c in one.columns.items() if n in scope}
+        shown = []
+        for each, given_value, followed in listed[: self.shown]:
+            binding = Bindings(1, {**around, **each.columns})
+            shown.append(
                 Contribution(
-                    None if aggregate.argument is None else (int(values[row]), kind),
+                    None if aggregate.argument is None else (given_value, kind),
                     tuple(
-                        (n, (int(found.columns[n][row]), plan.types.get(n)))
+                        (n, (int(each.columns[n][0]), plan.types.get(n)))
                         for n in names
                         if not n.startswith("@")
                     ),
-                    await self.steps(plan, aggregate.body, binding, frozenset(inner)),
+                    await self.steps(plan, aggregate.body, binding, frozenset(inner), below)
+                    if followed
+                    else (),
                 )
             )
         value = (code, result_type(aggregate, plan.types))
-        return Folded(aggregate.function, aggregate, None, value, found.n, tuple(listed))
+        return Folded(aggregate.function, aggregate, None, value, found.n, tuple(shown))
 
     async def _first(
         self,
@@ -490,6 +547,10 @@ class Prover:
             found = await self._contributions(plan, key)
             if found.n and below is not None and (await self._contributions(plan, key, below)).n < found.n:
                 return ()
+            if below is not None and any(recursive_aggregates(plan.body, below.relations)):
+                rows = [found.take(slice(row, row + 1)) for row in range(found.n)]
+                if not all([await self._descends(plan, one, below) for one in rows]):
+                    return ()
             if found.n:
                 gathered.append((plan, found))
         folds = []
@@ -508,7 +569,7 @@ class Prover:
                         Contribution(
                             (int(own[row]), kind),
                             shown_binding(plan, one),
-                            await self.steps(plan, plan.body, one, plan.scope),
+                            await self.steps(plan, plan.body, one, plan.scope, below),
                             plan,
                         )
                     )
@@ -534,6 +595,16 @@ def _head_name(plan: Plan, column: int) -> str:
     term = plan.head.terms[column]
     assert isinstance(term, Variable), "what is folded is a variable"
     return term.name
+
+
+def recursive_aggregates(body: Iterable[Literal], stratum: Collection[str]) -> Iterable[Aggregate]:
+    """The aggregates of a body that read a relation of the stratum, also inside of aggregates of their own."""
+    for literal in body:
+        for node in walk_outside(literal):
+            if isinstance(node, Aggregate) and any(
+                isinstance(part, Atom) and part.relation in stratum for part in walk(node)
+            ):
+                yield node
 
 
 def takes_facts(way: Folds) -> bool:

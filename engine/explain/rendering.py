@@ -266,7 +266,7 @@ _REMARKS = {
     "open": "not followed; ask for this tuple",
     "withheld": "derived from relations that you may not read",
     "iterated": "the value on which the recursive aggregate has settled; there is no proof from lower heights",
-    "unsettled": "no proof was found within the limit of the search",
+    "unsettled": "its height is unknown, and no proof was found within the limits of the search",
 }
 
 

@@ -110,7 +110,9 @@ class Search:
             elif state not in seen:
                 seen.add(state)
                 # Of equally many changes those that act through fewer rules come first.
-                way = len(state.coming) + len(state.gone) + len(state.come) + len(state.go) + len(state.broken)
+                way = (
+                    len(state.coming) + len(state.gone) + len(state.come) + len(state.go) + len(state.broken)
+                )
                 heapq.heappush(waiting, (len(state.changes), way, next(numbers), state))
 
         put(_State(come=(self._root,)))

@@ -16,9 +16,9 @@ from zedlog import Reasoner, explain
 Json = dict[str, Any]
 VALUES = ("a", "b", "c")
 BASE = {"e": 2, "f": 2, "u": 1}
+ARITIES = {**BASE, "p": 2, "q": 1, "r": 2, "s": 1}
 DECLARED = "\n".join(
-    f".decl {name}({', '.join(f'c{i}: symbol' for i in range(arity))})"
-    for name, arity in {**BASE, "p": 2, "q": 1, "r": 2, "s": 1}.items()
+    f".decl {name}({', '.join(f'c{i}: symbol' for i in range(arity))})" for name, arity in ARITIES.items()
 )
 RULES = (
     "p(x, y) :- e(x, y).",
@@ -62,8 +62,9 @@ def works(
 def smallest(reasoner: Reasoner, relation: str, row: tuple[str, ...], most: int) -> int | None:
     """How many changes of facts it takes, by trying all sets of up to `most`."""
     possible = []
-    for name, arity in BASE.items():
-        there = set(reasoner.facts(name, "asserted"))
+    derived = {text.partition("(")[0] for text in (info.text for info in reasoner.rules())}
+    for name in sorted(ARITIES.keys() - derived):
+        arity, there = ARITIES[name], set(reasoner.facts(name, "asserted"))
         for values in itertools.product(VALUES, repeat=arity):
             possible.append((name, values, -1 if values in there else 1))
     for size in range(1, most + 1):
