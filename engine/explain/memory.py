@@ -7,7 +7,7 @@ state for the heights.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -51,7 +51,7 @@ class ReasonerSource:
     def facts(self, relation: str) -> int:
         return self._placement.count(self._program.key(relation), "asserted")
 
-    async def symbols(self, constants: Iterable[str], *, complete: bool) -> SymbolTable:
+    async def symbols(self, constants: Sequence[str], *, complete: bool) -> SymbolTable:
         return SymbolTable(self._symbols.all())
 
     async def decode(self, codes: Codes, columns: Sequence[Column], new: Sequence[str]) -> list[Tuple]:

@@ -6,7 +6,7 @@ answers from one state, whatever happens meanwhile, and in the same order each t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -65,7 +65,7 @@ class Source(Protocol):
     def facts(self, relation: str) -> int:
         """How many facts it has."""
 
-    async def symbols(self, constants: Iterable[str], *, complete: bool) -> SymbolTable:
+    async def symbols(self, constants: Sequence[str], *, complete: bool) -> SymbolTable:
         """A table that knows these texts and, with `complete`, those of all symbols; new ones come after them."""
 
     async def decode(self, codes: Codes, columns: Sequence[Column], new: Sequence[str]) -> list[Tuple]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
@@ -12,6 +13,11 @@ from engine.explain.source import Held
 from engine.language.schema import Column, Schema
 from engine.storage.rows import Rows, concatenate
 from engine.storage.snapshot import Snapshot
+from engine.storage.snapshot_symbols import SnapshotSymbols
+
+_KNOWN: WeakKeyDictionary[Snapshot, dict[str, int | None]] = WeakKeyDictionary()
+"""The codes of the constants that explanations of a snapshot have looked up: its rules name the same ones again and
+again, and each look-up goes through all chunks of symbols."""
 
 
 class SnapshotSource:
@@ -37,8 +43,16 @@ class SnapshotSource:
     def facts(self, relation: str) -> int:
         return self._snapshot.counts(relation).asserted
 
-    async def symbols(self, constants: Iterable[str], *, complete: bool) -> SymbolTable:
-        return await self._snapshot.symbols(constants, complete=complete)
+    async def symbols(self, constants: Sequence[str], *, complete: bool) -> SymbolTable:
+        if complete:
+            return await self._snapshot.symbols((), complete=True)
+        known = _KNOWN.setdefault(self._snapshot, {})
+        new = [text for text in constants if text not in known]
+        if new:
+            table = await self._snapshot.symbols(new, complete=False)
+            known.update((text, table.find(text)) for text in new)
+        codes = ((text, known[text]) for text in constants)
+        return SnapshotSymbols(self.symbol_count, {text: code for text, code in codes if code is not None})
 
     async def decode(self, codes: Codes, columns: Sequence[Column], new: Sequence[str]) -> list[Tuple]:
         return await self._snapshot.decode(codes, columns, new)
