@@ -19,19 +19,12 @@ from itertools import combinations
 import numpy as np
 
 from engine.circuit.ranges import is_range
-from engine.explain.matching import Bindings, ready
+from engine.explain.instances import known_values, pattern, shown_binding, unified
+from engine.explain.joins import Bindings
+from engine.explain.matching import ready
+from engine.explain.nodes import Checked, Key, Step, Term
 from engine.explain.program import Plan
-from engine.explain.proof import (
-    Checked,
-    Key,
-    Prover,
-    Step,
-    Term,
-    known_values,
-    pattern,
-    shown_binding,
-    unified,
-)
+from engine.explain.proof import Prover
 from engine.explain.source import Held
 from engine.language.syntax import (
     Aggregate,

@@ -15,9 +15,11 @@ import numpy as np
 from engine.data.values import Value, encode_value, fitted
 from engine.errors import ArityError, UnknownRelationError, shown
 from engine.explain.absence import absence
-from engine.explain.matching import Bindings, Matcher
+from engine.explain.joins import Bindings
+from engine.explain.matching import Matcher
+from engine.explain.nodes import Key
 from engine.explain.program import Plan, explained
-from engine.explain.proof import SHOWN, Key, Prover
+from engine.explain.proof import SHOWN, Prover
 from engine.explain.rendering import Namer, derivations, document
 from engine.explain.rendering_absence import absence_document
 from engine.explain.repair import Change, Limits, Repairs, Search
@@ -45,7 +47,7 @@ class Explainer:
         contributions: int = SHOWN,
         origins: Origins | None = None,
     ) -> None:
-        self.program = explained(source.rules, source.schemas, source.declarations)
+        self.program = explained(source.rules, source.schemas)
         self._matcher = Matcher(source, allowance)
         self._prover = Prover(self._matcher, self.program, readable, contributions)
         self._namer = Namer(self._matcher, self.program.schemas)

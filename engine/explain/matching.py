@@ -20,16 +20,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from engine.circuit.normal import Fold
 from engine.circuit.ranges import is_range
 from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
 from engine.data.values import encode_value
 from engine.errors import BudgetExceededError
+from engine.explain.folding import fold, result_type
+from engine.explain.joins import Bindings, distinct, joined, matches
 from engine.explain.program import Plan
 from engine.explain.source import Held, Source
 from engine.expressions import compile_condition, compile_term
-from engine.language.schema import ColumnType
 from engine.language.syntax import (
     Aggregate,
     Atom,
@@ -53,32 +53,6 @@ _AGGREGATE = 64.0
 # After so many reads other tasks have a turn; a join of so many rows is done in a thread.
 _READS = 8
 _LONG = 65_536
-Order = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Bindings:
-    """n bindings: a column int64[n] of codes for each variable that is bound."""
-
-    n: int
-    columns: Mapping[str, Codes]
-
-    def take(self, rows: Order | npt.NDArray[np.bool_] | slice) -> Bindings:
-        columns = {name: codes[rows] for name, codes in self.columns.items()}
-        if columns:
-            return Bindings(len(next(iter(columns.values()))), columns)
-        return Bindings(len(np.arange(self.n)[rows]), columns)
-
-    def with_(self, columns: Mapping[str, Codes]) -> Bindings:
-        return Bindings(self.n, {**self.columns, **columns})
-
-    def row(self, number: int) -> dict[str, int]:
-        return {name: int(codes[number]) for name, codes in self.columns.items()}
-
-    @classmethod
-    def of(cls, values: Mapping[str, int]) -> Bindings:
-        """One binding."""
-        return cls(1, {name: np.array([code], np.int64) for name, code in values.items()})
 
 
 @dataclass(slots=True)
@@ -233,9 +207,9 @@ class Matcher:
         if not shared:
             self.allowance.take(found.n * len(codes))
         if found.n > 1 and found.n + len(codes) > _LONG:
-            left, right = await asyncio.to_thread(_matches, *sides, found.n, len(codes))
+            left, right = await asyncio.to_thread(matches, *sides, found.n, len(codes))
         else:
-            left, right = _matches(*sides, found.n, len(codes))
+            left, right = matches(*sides, found.n, len(codes))
         self.allowance.take(len(left))
         new = {name: codes[right, column] for name, column in first.items() if name not in shared}
         joined = found.take(left).with_(new)
@@ -251,7 +225,7 @@ class Matcher:
         for column, term in enumerate(atom.terms):
             if isinstance(term, Variable) and first[term.name] != column:
                 codes = codes[codes[:, column] == codes[:, first[term.name]]]
-        left, _ = _matches(
+        left, _ = matches(
             [found.columns[name] for name in first],
             [codes[:, c] for c in first.values()],
             found.n,
@@ -423,103 +397,3 @@ def _first_columns(atom: Atom) -> dict[str, int]:
 def _name(term: Term) -> str:
     assert isinstance(term, Variable), f"{term} is neither a constant nor a variable"
     return term.name
-
-
-# ---- arrays
-
-
-def _matches(left: Sequence[Codes], right: Sequence[Codes], n: int, m: int) -> tuple[Order, Order]:
-    """The numbers of the pairs of rows whose columns are equal; those of the left side ascend."""
-    if not left:
-        return np.repeat(np.arange(n), m), np.tile(np.arange(m), n)
-    if n == 1:
-        kept = np.ones(m, np.bool_)
-        for one, other in zip(left, right, strict=True):
-            kept &= other == one[0]
-        places = np.flatnonzero(kept)
-        return np.zeros(len(places), np.int64), places
-    if len(left) == 1:
-        a, b = left[0], right[0]
-    else:
-        both = np.concatenate((np.column_stack(left), np.column_stack(right)))
-        numbers = np.unique(both, axis=0, return_inverse=True)[1].ravel()
-        a, b = numbers[:n], numbers[n:]
-    order = np.argsort(b, kind="stable")
-    ordered = b[order]
-    first, last = np.searchsorted(ordered, a, "left"), np.searchsorted(ordered, a, "right")
-    counts = last - first
-    total = int(counts.sum())
-    offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(np.arange(n), counts), order[np.repeat(first, counts) + offsets]
-
-
-def joined(parts: Sequence[Bindings]) -> Bindings:
-    """The parts one after the other."""
-    if not parts:
-        return Bindings(0, {})
-    if len(parts) == 1:
-        return parts[0]
-    names = parts[0].columns
-    return Bindings(
-        sum(part.n for part in parts),
-        {name: np.concatenate([part.columns[name] for part in parts]) for name in names},
-    )
-
-
-def distinct(found: Bindings, names: Iterable[str] | None = None) -> Bindings:
-    """Each binding of the variables `names` once; by default of all."""
-    compared = [found.columns[name] for name in (found.columns if names is None else names)]
-    if found.n < 2:
-        return found
-    if not compared:
-        return found.take(slice(0, 1))
-    _, first = np.unique(np.column_stack(compared), axis=0, return_index=True)
-    return found.take(np.sort(first))
-
-
-# ---- folds
-
-
-def result_type(
-    aggregate: Aggregate, types: Mapping[str, ColumnType | None], *, folded: bool = False
-) -> ColumnType | None:
-    """The type of an aggregate's value, or of what it folds."""
-    if aggregate.function == "count":
-        return ColumnType.NUMBER
-    if aggregate.function == "mean" and not folded:
-        return ColumnType.FLOAT
-    assert aggregate.argument is not None
-    return term_type(aggregate.argument, types)
-
-
-def term_type(term: Term, types: Mapping[str, ColumnType | None]) -> ColumnType | None:
-    """The type of a term, which may contain aggregates."""
-    made: dict[str, ColumnType | None] = dict(types)
-
-    def change(node: Term) -> Term:
-        if isinstance(node, Aggregate):
-            name = f"@type{len(made)}"
-            made[name] = result_type(node, types)
-            return Variable(name)
-        return rebuilt(node, change)
-
-    return compile_term(change(term), made).type
-
-
-def fold(function: str, values: Codes, kind: ColumnType | None) -> int | None:
-    """The code of the folded value; None if there is none, as for the minimum of nothing."""
-    if function == "count":
-        return len(values)
-    # Loaded here: it comes with the compiled kernels, which most explanations do without.
-    from engine.resident.folds import fold_values, ordered
-
-    if function in ("min", "max"):
-        if not len(values):
-            return None
-        keys = ordered(values, kind)
-        return int(values[keys.argmin() if function == "min" else keys.argmax()])
-    if not len(values):
-        return 0 if function == "sum" else None
-    value = values[np.argsort(ordered(values, kind), kind="stable")]
-    what = Fold("", 1, function, 0, kind)
-    return int(fold_values(what, np.zeros(len(value), np.int64), value, np.array([len(value)]))[0])

@@ -36,7 +36,6 @@ class ReasonerSource:
         self._relations: dict[str, Held] = {}
         self.rules: Sequence[RuleInfo] = tuple(reasoner.rules())
         self.schemas: Mapping[str, Schema] = dict(database.program.schemas)
-        self.declarations = database.program.declaration_text
         self.symbol_count = len(self._symbols)
 
     async def held(self, relation: str, among: Mapping[int, Codes], *, hidden: bool) -> Held:

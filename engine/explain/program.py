@@ -1,6 +1,6 @@
 """The rules of a program in the form in which explanations follow them.
 
-In: the rules, schemas and declarations of one state. Out: for each relation its rules, each with a body of plain
+In: the rules and schemas of one state. Out: for each relation its rules, each with a body of plain
 literals, and which relations are recursive together. Always: a rule's body here has the same bindings of the variables
 of the text as the rule as it was written; what was added has names that no text can contain.
 
@@ -28,14 +28,13 @@ from engine.database.epoch import RuleInfo
 from engine.expressions import distinct_locals, variable_types
 from engine.language.canonical import format_rule, rule_id
 from engine.language.inference import relations_of
-from engine.language.parser import parse_declarations, parse_rules
+from engine.language.parser import parse_rules
 from engine.language.schema import ColumnType, Schema
 from engine.language.syntax import (
     Aggregate,
     Atom,
     Comparison,
     Constant,
-    Fixpoint,
     FunctorCall,
     HeadAggregate,
     Literal,
@@ -44,7 +43,6 @@ from engine.language.syntax import (
     Term,
     Variable,
     Wildcard,
-    fixpoints_of,
     names_outside,
     rebuilt,
     walk,
@@ -90,7 +88,6 @@ class Program:
     schemas: Mapping[str, Schema]
     plans: Mapping[str, tuple[Plan, ...]]
     together: Mapping[str, frozenset[str]]
-    fixpoints: Mapping[str, Fixpoint]
 
     def stratum(self, relation: str) -> frozenset[str]:
         """The relations that are recursive together with this one; none if it is not recursive."""
@@ -101,16 +98,14 @@ class Program:
         return tuple(dict.fromkeys(plan.folds for plan in self.plans.get(relation, ()) if plan.folds))
 
 
-def explained(rules: Sequence[RuleInfo], schemas: Mapping[str, Schema], declarations: str) -> Program:
+def explained(rules: Sequence[RuleInfo], schemas: Mapping[str, Schema]) -> Program:
     """The program of these rules."""
     texts = tuple((rule.id, rule.text, rule.canonical) for rule in rules)
-    return _explained(texts, tuple(schemas.values()), declarations)
+    return _explained(texts, tuple(schemas.values()))
 
 
 @lru_cache(maxsize=8)
-def _explained(
-    rules: tuple[tuple[str, str, str], ...], known: tuple[Schema, ...], declarations: str
-) -> Program:
+def _explained(rules: tuple[tuple[str, str, str], ...], known: tuple[Schema, ...]) -> Program:
     schemas = {schema.relation: schema for schema in known}
     plans: dict[str, list[Plan]] = {}
     for id_, text, canonical in sorted(rules):
@@ -125,8 +120,7 @@ def _explained(
         for name in members
         if len(members) > 1 or name in graph[name]
     }
-    fixpoints = fixpoints_of(parse_declarations(declarations))
-    return Program(schemas, {name: tuple(own) for name, own in plans.items()}, together, fixpoints)
+    return Program(schemas, {name: tuple(own) for name, own in plans.items()}, together)
 
 
 @lru_cache(maxsize=4096)

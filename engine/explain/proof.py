@@ -13,15 +13,38 @@ a recursive min or max has settled in another order than that of the last values
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias
 
 import numpy as np
 
 from engine.data.codes import Codes
 from engine.data.values import Value
-from engine.explain.matching import Below, Bindings, Matcher, distinct, fold, joined, result_type
+from engine.explain.folding import fold, result_type
+from engine.explain.instances import (
+    known_values,
+    pattern,
+    recursive_aggregates,
+    shown_binding,
+    takes_facts,
+    unified,
+)
+from engine.explain.joins import Bindings, distinct, joined
+from engine.explain.matching import Below, Matcher
+from engine.explain.nodes import (
+    Absent,
+    Checked,
+    Child,
+    Contribution,
+    Derivation,
+    Folded,
+    Key,
+    Node,
+    Proof,
+    Step,
+    children,
+)
 from engine.explain.program import IN_PLACE, Folds, Plan, Program
 from engine.explain.ranks import Option, rank
 from engine.explain.source import Held
@@ -36,116 +59,16 @@ from engine.language.syntax import (
     Variable,
     names_of,
     names_outside,
-    walk,
     walk_outside,
 )
 from engine.language.witnesses import is_copied
 
-Key: TypeAlias = tuple[str, tuple[int, ...]]
-"""A relation and the codes of a tuple."""
-Term: TypeAlias = tuple[int, ColumnType | None] | str
-"""A code with its type, or the name of what has no value: a variable or `_`."""
 Way: TypeAlias = tuple[Plan | None, Bindings]
 """A rule with one binding, or without a rule: the tuple is a fact."""
 SHOWN = 10
 """How many contributions to an aggregate are shown, unless asked otherwise."""
 # Bindings among which the smallest is looked for; beyond, the first ones by their codes are taken.
 _COMPARED = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class Child:
-    """A tuple that a step needs."""
-
-    key: Key
-
-
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """A negated atom, with the pattern that found nothing."""
-
-    relation: str
-    pattern: tuple[Term, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Contribution:
-    """One binding that an aggregate folds. fact: it is an asserted fact of this weight, and no binding of a rule."""
-
-    value: Term | None
-    binding: tuple[tuple[str, Term], ...]
-    steps: tuple[Step, ...] = ()
-    plan: Plan | None = None
-    fact: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """An aggregate with its value; `contributions` are the first of `count`."""
-
-    function: str
-    text: Aggregate | None
-    column: int | None
-    value: Term
-    count: int
-    contributions: tuple[Contribution, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A condition or an equation that holds for the binding, and the aggregates in it."""
-
-    literal: Comparison
-    binding: tuple[tuple[str, Term], ...]
-    aggregates: tuple[Folded, ...] = ()
-
-
-Step: TypeAlias = Child | Absent | Checked
-
-
-@dataclass(frozen=True, slots=True)
-class Derivation:
-    """An instance of a rule, in the order of its body."""
-
-    plan: Plan
-    binding: tuple[tuple[str, Term], ...]
-    steps: tuple[Step, ...]
-    height: int = 0
-
-
-@dataclass(slots=True)
-class Node:
-    """A tuple. kind:
-
-    - fact: it is asserted.
-    - rule: `derivations` has the instance that it rests on.
-    - fold: rules fold its group; `folds` have the contributions.
-    - iterated: as `fold` or without any reason, for what a recursive aggregate has settled on: the last values rest on
-      each other, so there is no proof by lower heights, and none is made up.
-    - unsettled: its height is unknown, and no proof was found within the limits of the search.
-    - withheld: it rests on relations that may not be shown.
-    - open: it was not followed.
-    """
-
-    key: Key
-    kind: str
-    weight: int = 0
-    derived: bool = False
-    height: int = 0
-    derivations: tuple[Derivation, ...] = ()
-    folds: tuple[Folded, ...] = ()
-
-
-@dataclass(slots=True)
-class Proof:
-    """root: the tuple that is explained; `nodes` in the order in which they were found, the root first."""
-
-    root: Key
-    nodes: dict[Key, Node] = field(default_factory=dict)
-
-    @property
-    def complete(self) -> bool:
-        return all(node.kind != "open" for node in self.nodes.values())
 
 
 class Prover:
@@ -167,6 +90,8 @@ class Prover:
         self._ranks: dict[Key, Way | None] = {}
         self._exhausted = False
         self._left_out = False
+        self._searched = False
+        self._by_rank: set[frozenset[str]] = set()
 
     def may_show(self, plan: Plan) -> bool:
         """Whether the rule reads only what may be shown."""
@@ -184,6 +109,16 @@ class Prover:
 
     async def prove(self, root: Key, size: int) -> Proof:
         """The proof of a tuple that is there, of at most `size` tuples; the others stay open."""
+        while True:
+            self._searched = False
+            proof = await self._follow(root, size)
+            turned = _cycle(proof) if self._searched else None
+            if turned is None:
+                return proof
+            # Heights and ranks do not go together here: from now on this stratum has ranks alone.
+            self._by_rank.add(self.program.stratum(turned[0]))
+
+    async def _follow(self, root: Key, size: int) -> Proof:
         proof = Proof(root)
         waiting = deque([root])
         while waiting:
@@ -215,7 +150,7 @@ class Prover:
         stratum = self.program.stratum(relation)
         plans = [plan for plan in self.plans(relation) if not plan.folds]
         below = Below(stratum, node.height) if stratum else None
-        if below is None or node.height:
+        if below is None or (node.height and stratum not in self._by_rank):
             for plan in plans:
                 if self.may_show(plan):
                     found = await self.smallest(plan, node.key, below)
@@ -225,13 +160,12 @@ class Prover:
             for way in folds:
                 if await self._fold(node, way, below):
                     return
-        if not all(self.may_show(plan) for plan in self.plans(relation)):
-            node.kind = "withheld"
-            return
         if node.weight:
             node.kind = "fact"
-            return
-        await self._ranked(node, folds)
+        elif not all(self.may_show(plan) for plan in self.plans(relation)):
+            node.kind = "withheld"
+        else:
+            await self._ranked(node, folds)
 
     async def _ranked(self, node: Node, folds: Sequence[Folds]) -> None:
         """For a tuple without an instance below its height."""
@@ -241,6 +175,7 @@ class Prover:
             self._exhausted = ranks is None
         found = self._ranks.get(node.key)
         if found is not None:
+            node.searched = self._searched = True
             plan, one = found
             if plan is not None and not plan.folds:
                 node.kind, node.derivations = "rule", (await self.derivation(plan, one),)
@@ -253,7 +188,9 @@ class Prover:
                 made = await self.derivation(plan, one)
                 deciding = Contribution(value, made.binding, made.steps, plan)
             node.kind, node.folds = "fold", (await self._in_place(node.key, way, deciding),)
-        elif node.key not in self._ranks or (self._left_out and not node.height):
+        elif node.key not in self._ranks or (
+            self._left_out and (not node.height or self.program.stratum(node.key[0]) in self._by_rank)
+        ):
             node.kind = "unsettled"
         else:
             node.kind = "iterated"
@@ -559,7 +496,7 @@ class Prover:
             kind = gathered[0][0].types.get(_head_name(gathered[0][0], column)) if gathered else None
             every = np.concatenate(values) if values else np.empty(0, np.int64)
             result = fold(function, every, kind)
-            if below is not None and relation not in self.program.fixpoints and result != codes[column]:
+            if below is not None and result != codes[column]:
                 return ()
             listed: list[Contribution] = []
             for (plan, found), own in zip(gathered, values, strict=True):
@@ -597,89 +534,6 @@ def _head_name(plan: Plan, column: int) -> str:
     return term.name
 
 
-def recursive_aggregates(body: Iterable[Literal], stratum: Collection[str]) -> Iterable[Aggregate]:
-    """The aggregates of a body that read a relation of the stratum, also inside of aggregates of their own."""
-    for literal in body:
-        for node in walk_outside(literal):
-            if isinstance(node, Aggregate) and any(
-                isinstance(part, Atom) and part.relation in stratum for part in walk(node)
-            ):
-                yield node
-
-
-def takes_facts(way: Folds) -> bool:
-    """Whether a fact of a relation that is folded so is a contribution."""
-    return len(way) == 1 and way[0][1] in IN_PLACE
-
-
-def unified(plan: Plan, codes: Sequence[int], matcher: Matcher, *, folded: bool) -> Bindings | None:
-    """The variables of a rule's head as a tuple has them; None if it does not fit."""
-    values: dict[str, int] = {}
-    skipped = () if folded else tuple(column for column, _ in plan.folds)
-    for column, (term, code) in enumerate(zip(plan.head.terms, codes, strict=True)):
-        if column in skipped:
-            continue
-        if isinstance(term, Constant):
-            if matcher.code(term) != code:
-                return None
-        elif isinstance(term, Variable) and values.setdefault(term.name, code) != code:
-            return None
-    return Bindings.of(values) if values else Bindings(1, {})
-
-
-def shown_binding(plan: Plan, one: Bindings) -> tuple[tuple[str, Term], ...]:
-    """The variables of the text with their values, in the order of the text."""
-    return tuple(
-        (name, (int(one.columns[name][0]), plan.types.get(name)))
-        for name in plan.names
-        if name in one.columns
-    )
-
-
-def known_values(plan: Plan, one: Bindings) -> tuple[tuple[str, Term], ...]:
-    """All variables of one binding, also those that no text has."""
-    return tuple((name, (code, plan.types.get(name))) for name, code in one.row(0).items())
-
-
-def pattern(atom: Atom, one: Bindings, plan: Plan, matcher: Matcher) -> tuple[Term, ...]:
-    """An atom's arguments under a binding; what has no value keeps its name."""
-    found: list[Term] = []
-    for term in atom.terms:
-        if isinstance(term, Constant):
-            found.append((matcher.code(term), term.type))
-        elif isinstance(term, Variable) and term.name in one.columns:
-            found.append((int(one.columns[term.name][0]), plan.types.get(term.name)))
-        else:
-            named = isinstance(term, Variable) and not term.name.startswith("@")
-            found.append(term.name if named else "_")  # type: ignore[union-attr]  # it is a variable
-    return tuple(found)
-
-
-def written_name(name: str) -> str:
-    """The name of a variable as a text has it: `_` for one that was made here, and a copy has the name of what it was
-    copied from."""
-    return "_" if name.startswith("@") else name.split("'")[0]
-
-
-def children(node: Node) -> Iterable[Key]:
-    """The tuples that a node rests on, in order."""
-    for derivation in node.derivations:
-        yield from _children(derivation.steps)
-    for folded in node.folds:
-        for contribution in folded.contributions:
-            yield from _children(contribution.steps)
-
-
-def _children(steps: Iterable[Step]) -> Iterable[Key]:
-    for step in steps:
-        if isinstance(step, Child):
-            yield step.key
-        elif isinstance(step, Checked):
-            for folded in step.aggregates:
-                for contribution in folded.contributions:
-                    yield from _children(contribution.steps)
-
-
 def _ordered(aggregate: Aggregate, found: Bindings) -> list[str]:
     """The variables of an aggregate that are bound, in the order of its text."""
     names = [
@@ -689,3 +543,16 @@ def _ordered(aggregate: Aggregate, found: Bindings) -> list[str]:
         if isinstance(node, Variable) and node.name in found.columns
     ]
     return names or sorted(found.columns.keys() & names_of(aggregate))
+
+
+def _cycle(proof: Proof) -> Key | None:
+    """A tuple that rests on itself."""
+    graph = {
+        key: () if node.kind == "iterated" else tuple(children(node)) for key, node in proof.nodes.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        found: Key = error.args[1][0]
+        return found
+    return None

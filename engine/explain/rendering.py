@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from engine.explain.matching import Matcher
-from engine.explain.proof import (
+from engine.explain.nodes import (
     Absent,
     Checked,
     Child,
@@ -152,6 +152,8 @@ def _node(node: Node, namer: Namer) -> Json:
         found["weight"] = node.weight
     if node.height:
         found["height"] = node.height
+    if node.searched:
+        found["searched"] = True
     if node.derivations:
         found["derivation"] = _derivation(node.derivations[0], namer)
     if node.folds:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from engine.explain.absence import Absence, Attempt, Failing
-from engine.explain.proof import Checked, Term
+from engine.explain.nodes import Checked, Term
 from engine.explain.rendering import (
     Line,
     Namer,

@@ -25,9 +25,11 @@ from typing import TypeAlias
 import numpy as np
 
 from engine.explain.absence import GROUPS, Partial, partials
-from engine.explain.matching import joined
+from engine.explain.instances import unified
+from engine.explain.joins import joined
+from engine.explain.nodes import Key
 from engine.explain.program import Plan
-from engine.explain.proof import Key, Prover, unified
+from engine.explain.proof import Prover
 from engine.language.syntax import Atom, Comparison, Constant, Negation, Variable
 
 Change: TypeAlias = tuple[int, Key]

@@ -52,7 +52,6 @@ class Source(Protocol):
 
     rules: Sequence[RuleInfo]
     schemas: Mapping[str, Schema]
-    declarations: str
     symbol_count: int
 
     async def held(self, relation: str, among: Mapping[int, Codes], *, hidden: bool) -> Held:

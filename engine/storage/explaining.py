@@ -27,7 +27,6 @@ class SnapshotSource:
         self._snapshot = snapshot
         self.rules: Sequence[RuleInfo] = snapshot.rules
         self.schemas: Mapping[str, Schema] = snapshot.schemas
-        self.declarations = snapshot.declarations
         self.symbol_count = snapshot.symbol_count
 
     async def held(self, relation: str, among: Mapping[int, Codes], *, hidden: bool) -> Held:
