@@ -34,6 +34,7 @@ from service.metrics import Metrics, MetricsMiddleware
 from service.projection import ProjectionCache
 from service.routes import (
     changes,
+    explain,
     exports,
     history,
     imports,
@@ -54,6 +55,7 @@ _CALLS = (
     rules,
     relations,
     query,
+    explain,
     changes,
     subscriptions,
     imports,

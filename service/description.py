@@ -46,6 +46,7 @@ _TAGS: Final = [
     {"name": "relations", "description": "Schemas, sizes and tuples."},
     {"name": "query", "description": "Answer conjunctive queries, with named columns."},
     {"name": "changes", "description": "What each epoch changes, as it happens; named subscriptions."},
+    {"name": "explain", "description": "Why a tuple holds, why it does not, and why it changed."},
     {"name": "bulk", "description": "Imports and exports of files through Spark, and their jobs."},
     {"name": "access", "description": "Tokens: who may read and change what."},
     {"name": "insight", "description": "Circuit, epochs, health, metrics, error codes."},

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engine.database.reasoner import Reasoner
     from engine.database.writer import GroupResult
     from engine.errors import ZedlogError
+    from engine.explain.local import explain
     from engine.language.schema import Column, Schema
     from engine.maintenance.placement import Budget
     from engine.maintenance.policy import Policy
@@ -43,6 +44,7 @@ __all__ = [
     "ZedlogError",
     "__version__",
     "errors",
+    "explain",
 ]
 
 _MODULES = {
@@ -61,6 +63,7 @@ _MODULES = {
     "SparkSource": "engine.spark.session.session",
     "Transaction": "engine.data.transaction",
     "ZedlogError": "engine.errors",
+    "explain": "engine.explain.local",
 }
 
 

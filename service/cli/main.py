@@ -83,6 +83,10 @@ COMMANDS = {
             "watch:watch",
             "Show the changes of a relation or of a query, live, until Ctrl-C.",
         ),
+        "explain": (
+            "explain:explain",
+            "Explain why a tuple holds, or why it does not, or why it changed.",
+        ),
         "relations": (
             "read:relations",
             "List the relations: their columns, and how many tuples are asserted, derived, and present in all.",

@@ -1,0 +1,221 @@
+"""Why a tuple is absent: what holds of each rule's body, what fails, and the smallest repairs, against brute force."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from engine.language.parser import parse_goal
+from tests.full import FULL
+from zedlog import Reasoner, explain
+
+Json = dict[str, Any]
+VALUES = ("a", "b", "c")
+BASE = {"e": 2, "f": 2, "u": 1}
+ARITIES = {**BASE, "p": 2, "q": 1, "r": 2, "s": 1}
+DECLARED = "\n".join(
+    f".decl {name}({', '.join(f'c{i}: symbol' for i in range(arity))})" for name, arity in ARITIES.items()
+)
+RULES = (
+    "p(x, y) :- e(x, y).",
+    "p(x, z) :- p(x, y), e(y, z).",
+    "p(x, y) :- f(x, y), u(y).",
+    "q(x) :- p(x, x).",
+    "q(x) :- u(x), f(x, _).",
+    "r(x, y) :- p(x, y), !q(y).",
+    "r(x, y) :- f(x, y), !u(x).",
+    "s(x) :- u(x), !p(x, x), !f(x, _).",
+    "s(x) :- r(x, y), f(y, y).",
+)
+FACTS = st.lists(
+    st.sampled_from(sorted(BASE)).flatmap(
+        lambda name: st.tuples(st.just(name), st.tuples(*[st.sampled_from(VALUES)] * BASE[name]))
+    ),
+    max_size=6,
+    unique=True,
+)
+
+
+def built(facts: list[tuple[str, tuple[str, ...]]], rules: list[str]) -> Reasoner:
+    reasoner = Reasoner(threads=1)
+    reasoner.apply(declarations=DECLARED)
+    weights: dict[str, list[tuple[Any, int]]] = {}
+    for name, row in facts:
+        weights.setdefault(name, []).append((row, 1))
+    reasoner.apply(facts=weights, rules=[(text, 1) for text in rules])
+    return reasoner
+
+
+def works(
+    reasoner: Reasoner, relation: str, row: tuple[str, ...], changes: list[tuple[str, Any, int]]
+) -> bool:
+    facts: dict[str, list[tuple[Any, int]]] = {}
+    for name, values, weight in changes:
+        facts.setdefault(name, []).append((values, weight))
+    return (row, 1) in reasoner.dry_run(facts=facts).changes.get(relation, [])
+
+
+def smallest(reasoner: Reasoner, relation: str, row: tuple[str, ...], most: int) -> int | None:
+    """How many changes of facts it takes, by trying all sets of up to `most`."""
+    possible = []
+    derived = {text.partition("(")[0] for text in (info.text for info in reasoner.rules())}
+    for name in sorted(ARITIES.keys() - derived):
+        arity, there = ARITIES[name], set(reasoner.facts(name, "asserted"))
+        for values in itertools.product(VALUES, repeat=arity):
+            possible.append((name, values, -1 if values in there else 1))
+    for size in range(1, most + 1):
+        for changes in itertools.combinations(possible, size):
+            if works(reasoner, relation, row, list(changes)):
+                return size
+    return None
+
+
+@settings(max_examples=60 if FULL else 12, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    FACTS,
+    st.lists(st.sampled_from(RULES), min_size=3, max_size=7, unique=True),
+    st.sampled_from(["p", "q", "r", "s"]),
+    st.tuples(st.sampled_from(VALUES), st.sampled_from(VALUES)),
+)
+def test_repairs_work_and_none_is_smaller(
+    facts: list[tuple[str, tuple[str, ...]]], rules: list[str], relation: str, values: tuple[str, str]
+) -> None:
+    reasoner = built(facts, rules)
+    row = values[: reasoner.relations()[relation].arity]
+    if row in reasoner.facts(relation) or not any(text.startswith(relation) for text in rules):
+        event("holds, or has no rule")
+        return
+    found = explain(reasoner, (relation, row), repairs=2)
+    assert not found["holds"]
+    satisfied_holds(reasoner, found)
+    best = smallest(reasoner, relation, row, 2)
+    event(f"smallest {best}")
+    sizes = [len(repair) for repair in found["repairs"]]
+    assert sizes == sorted(sizes)
+    for repair in found["repairs"]:
+        changes = [(one["relation"], tuple(one["tuple"]), one["weight"]) for one in repair]
+        assert works(reasoner, relation, row, changes), repair
+    if best is not None:
+        assert sizes, found
+        assert sizes[0] == best, found
+    elif sizes:
+        assert sizes[0] > 2, found
+    # Applied for good, it holds.
+    if sizes:
+        weights: dict[str, list[tuple[Any, int]]] = {}
+        for one in found["repairs"][0]:
+            weights.setdefault(one["relation"], []).append((tuple(one["tuple"]), one["weight"]))
+        reasoner.apply(facts=weights)
+        assert row in reasoner.facts(relation)
+
+
+def satisfied_holds(reasoner: Reasoner, found: Json) -> None:
+    """What is said to hold is there, and what is said to be missing is not."""
+    for attempt in found["rules"]:
+        for step in attempt.get("satisfied", ()):
+            if step["kind"] == "tuple":
+                assert holds(reasoner, step["node"])
+            elif step["kind"] == "absent":
+                assert not holds(reasoner, step["pattern"].removeprefix("!"))
+        fails = attempt.get("fails", {})
+        if fails.get("kind") == "tuple":
+            assert not holds(reasoner, fails["pattern"])
+        if fails.get("kind") == "absent":
+            assert fails["found"]
+        assert all(holds(reasoner, one) for one in fails.get("found", ()))
+
+
+def holds(reasoner: Reasoner, pattern: str) -> bool:
+    return bool(reasoner.query(f"q(1) :- {pattern}.").tuples) if parse_goal(pattern) else False
+
+
+@pytest.fixture(scope="module")
+def graph() -> Reasoner:
+    reasoner = Reasoner()
+    reasoner.apply(
+        facts={
+            "edge": [(("a", "b"), 1), (("b", "c"), 1), (("c", "d"), 2)],
+            "closed": [(("c",), 1)],
+            "arc": [(("a", "b", 3), 1), (("b", "c", 1), 1), (("a", "c", 9), 1)],
+            "start": [(("a",), 1)],
+            "far": [(("c", 50), 1)],
+        },
+        rules=[
+            ("tc(x, y) :- edge(x, y).", 1),
+            ("tc(x, z) :- tc(x, y), edge(y, z), !closed(z).", 1),
+            ("sp(x, min(0)) :- start(x).", 1),
+            ("sp(y, min(d + c)) :- sp(x, d), arc(x, y, c).", 1),
+            ("far(x, min(d)) :- sp(x, d).", 1),
+            ("big(x) :- edge(x, _), n = count : { tc(x, y) }, n > 2.", 1),
+            ("loop(x) :- edge(x, x).", 1),
+            ('named(x, "n") :- edge(x, _).', 1),
+        ],
+    )
+    return reasoner
+
+
+def test_a_negated_atom_that_finds_something_fails_and_is_retracted(graph: Reasoner) -> None:
+    found = explain(graph, 'tc("a", "c")', repairs=5)
+    recursive = next(one for one in found["rules"] if "!closed" in one["text"])
+    assert recursive["fails"]["pattern"] == '!closed("c")'
+    assert recursive["fails"]["found"] == ['closed("c")']
+    assert recursive["substitution"] == {"x": "a", "z": "c", "y": "b"}
+    repairs = [[(one["change"], one["fact"]) for one in repair] for repair in found["repairs"]]
+    assert [("retract", 'closed("c")')] in repairs
+    assert [("add", 'edge("a","c")')] in repairs
+
+
+def test_a_fact_of_some_weight_is_retracted_whole(graph: Reasoner) -> None:
+    graph_ = Reasoner()
+    graph_.apply(facts={"e": [(("a",), 1)], "no": [(("a",), 3)]}, rules=[("p(x) :- e(x), !no(x).", 1)])
+    (repair,) = explain(graph_, 'p("a")', repairs=1)["repairs"]
+    assert [(one["fact"], one["weight"]) for one in repair] == [('no("a")', -3)]
+
+
+def test_a_fold_that_has_another_value_says_which(graph: Reasoner) -> None:
+    found = explain(graph, 'sp("c", 9)')
+    assert found["instead"] == 'sp("c",4)'
+    assert "fails" not in found["rules"][0]
+    assert found["repairs"] == []
+    assert "folds" in found["search"]["limit"]
+
+
+def test_a_fact_that_only_contributes_to_a_fold_is_named(graph: Reasoner) -> None:
+    found = explain(graph, 'far("c", 50)')
+    assert (found["instead"], found["contributes"]) == ('far("c",4)', 1)
+    listed = explain(graph, 'far("c", 4)')["nodes"]['far("c",4)']["folds"][0]
+    assert listed["count"] == 2
+    assert {one.get("weight") for one in listed["contributions"]} == {None, 1}
+
+
+def test_a_condition_shows_its_values(graph: Reasoner) -> None:
+    (attempt,) = explain(graph, 'big("b")')["rules"]
+    assert attempt["fails"] == {"literal": "n > 2", "kind": "condition", "holds": False, "with": "2 > 2"}
+
+
+def test_a_head_that_does_not_fit(graph: Reasoner) -> None:
+    (attempt,) = explain(graph, 'named("a", "m")')["rules"]
+    assert attempt["fits"] is False
+
+
+def test_what_nothing_derives_is_added(graph: Reasoner) -> None:
+    found = explain(graph, 'edge("x", "y")')
+    assert found["rules"] == []
+    assert [[one["fact"] for one in repair] for repair in found["repairs"]] == [['edge("x","y")']]
+    assert found["search"] == {"complete": True, "dry_runs": 1}
+
+
+def test_the_search_says_when_it_hits_a_limit() -> None:
+    reasoner = Reasoner()
+    reasoner.apply(
+        declarations="\n".join(f".decl b{i}(x: symbol)" for i in range(8)),
+        rules=[(f"p(x) :- {', '.join(f'b{i}(x)' for i in range(8))}.", 1)],
+    )
+    found = explain(reasoner, 'p("a")')
+    assert found["repairs"] == []
+    assert not found["search"]["complete"]
+    assert found["search"]["limit"] == "3 literals of a rule that fail together"
