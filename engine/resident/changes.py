@@ -58,7 +58,7 @@ def visible_change(relation: Relation, changes: RelationJournal, replaced: Relat
         asserted[seen],
         derived[seen] > 0,
         (present - was_present)[seen].astype(np.int8),
-        was_asserted[seen] > 0,
+        was_asserted[seen],
         was_derived[seen] > 0,
         hidden_of(relation.fold, asserted[seen], present[seen]),
     )
@@ -73,7 +73,8 @@ def _all_derived(relation: Relation) -> RelationChange:
     """The change of a relation that was empty and has no facts: all of its tuples have come."""
     codes = relation.present()
     ones, none = np.ones(len(codes), np.bool_), np.zeros(len(codes), np.bool_)
-    return RelationChange(codes, np.zeros(len(codes), np.int64), ones, ones.view(np.int8), none, none, None)
+    no_weight = np.zeros(len(codes), np.int64)
+    return RelationChange(codes, no_weight, ones, ones.view(np.int8), no_weight, none, None)
 
 
 def _difference(old: Relation, new: Relation) -> tuple[Codes, Codes]:
@@ -108,7 +109,7 @@ def _visible_difference(old: Relation, new: Relation) -> RelationChange:
         np.concatenate((asserted[seen], nothing)),
         np.concatenate((derived[seen] > 0, nothing > 0)),
         np.concatenate(((present - was[2])[seen], -gone_present)).astype(np.int8),
-        np.concatenate((was[0][seen], gone_asserted)) > 0,
+        np.concatenate((was[0][seen], gone_asserted)),
         np.concatenate((was[1][seen], gone_derived)) > 0,
         hidden_of(
             new.fold, np.concatenate((asserted[seen], nothing)), np.concatenate((present[seen], nothing))

@@ -15,11 +15,12 @@ rules or schemas changed.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import orjson
@@ -28,19 +29,22 @@ import redis
 from engine.database.epoch import EpochRecord, RuleInfo, changed_name
 from engine.errors import CorruptSnapshotError, EngineLeaseError, shown
 from engine.language.schema import Schema
-from engine.storage.compaction import EMPTY, apply_change
+from engine.storage.compaction import EMPTY, apply_change, read_parts
 from engine.storage.connection import storage_errors
+from engine.storage.digests import MODULUS, Digester, epoch_digest, program_digest
 from engine.storage.head import FIELDS, Head
 from engine.storage.keys import Keys
 from engine.storage.lease import Lease
 from engine.storage.log import START
-from engine.storage.manifest import PROGRAM, Manifest, RelationEntry, Segment, StoredProgram
+from engine.storage.manifest import PROGRAM, Manifest, RelationEntry, Segment, StoredProgram, in_hex
 from engine.storage.objects import ObjectStore
 from engine.storage.outcome import Outcome
 from engine.storage.references import References
 from engine.storage.retention import Retention
 from engine.storage.scripts import PUBLISH, STAGE
 from engine.storage.symbol_chunks import append_symbols, forget_symbols
+
+logger = logging.getLogger("zedlog.engine")
 
 # Objects of more bytes than this together are sent ahead, in portions, so that no single command grows with
 # the epoch and other clients get their turn in between.
@@ -65,6 +69,7 @@ class _Published:
     rules: tuple[RuleInfo, ...]
     schemas: Mapping[str, Schema]
     declarations: str
+    digest: int
 
 
 @dataclass(slots=True)
@@ -105,6 +110,7 @@ class Publisher:
         self._script = client.register_script(PUBLISH)
         self._stage_script = client.register_script(STAGE)
         self.store = ObjectStore(client, self._keys, cache_bytes)
+        self._digester = Digester(self.store)
         self._references = References(self.store.children)
         self._retained: deque[_Retained] = deque()
         self._unsettled: _Publication | None = None
@@ -173,6 +179,26 @@ class Publisher:
         for manifest in manifests:
             self._references.add(manifest.children())
             self._retained.append(_Retained(manifest.epoch, manifest.time, manifest.children()))
+        if newest.digest is None:
+            self._manifest = self._digested(newest)
+
+    def _digested(self, manifest: Manifest) -> Manifest:
+        """A manifest of a version that did not have digests, or that could not compute them, with digests. What cannot
+        be read stays without one: it may never be needed, and must not keep the engine from starting.
+        """
+        program = StoredProgram.decode(self.store.get([manifest.program_id])[0])
+        relations = dict(manifest.relations)
+        for name, entry in relations.items():
+            if entry.digest is None:
+                parts, schema = read_parts(self.store.relation(entry.id), self.store), program.schemas[name]
+                try:
+                    total = sum(self._digester.of_rows(schema, rows, manifest.symbols) for rows in parts)
+                except CorruptSnapshotError as error:
+                    logger.warning("%s has no digest: %s", name, error)
+                    continue
+                relations[name] = replace(entry, digest=total % MODULUS)
+        digest = _digest_of(program_digest(program.rules, program.declarations), relations)
+        return replace(manifest, relations=relations, digest=digest)
 
     def _read_manifests(self, epochs: Sequence[int]) -> list[Manifest]:
         if not epochs:
@@ -207,7 +233,7 @@ class Publisher:
             dead += self._references.remove(gone.children)
         dead_keys += [self._keys.object(name) for name in dead]
         objects = {name: self.store.pending[name] for name in alive}
-        summary = _summary(record, now, len(outcomes))
+        summary = _summary(record, now, len(outcomes), manifest.digest)
         return _Publication(manifest, objects, dead, dead_keys, outcomes, last_id, trim_before, summary, now)
 
     def _next_manifest(self, record: EpochRecord, now: float) -> Manifest:
@@ -217,6 +243,7 @@ class Publisher:
         assert not record.symbols or record.first_symbol == (before.symbol_count if before else 0), (
             "an epoch's symbols go on where the last one's ended"
         )
+        self._digester.symbols.add(record.first_symbol, record.symbols)
         relations = dict(before.relations) if before else {}
         changes: dict[str, Segment] = {}
         # What a relation held with other types goes before what it holds now comes.
@@ -227,16 +254,20 @@ class Publisher:
             entry = relations.pop(name, None)
             old = self.store.relation(entry.id) if entry else None
             counts = entry.counts if entry else EMPTY
+            digest = entry.digest if entry else 0
+            if digest is not None:
+                digest = self._digester.changed(digest, record.changed_schemas[key], change, symbols)
             relation, counts, changes[key] = apply_change(old, counts, change, self.store)
             assert key == name or not counts.all, "a relation that is replaced is emptied first"
             if counts.all:
-                relations[name] = RelationEntry(self.store.put_relation(relation), counts)
+                relations[name] = RelationEntry(self.store.put_relation(relation), counts, digest)
+        program = self._published_program(record)
         return Manifest(
             epoch=record.epoch,
             oldest=self._oldest_retained(record.epoch, now),
             incarnation=self.incarnation,
             time=now,
-            program_id=self._program_id(record),
+            program_id=program.id,
             relations=relations,
             symbols=append_symbols(
                 forget_symbols(symbols, record.forgotten, self.store), record.symbols, self.store
@@ -247,19 +278,21 @@ class Publisher:
                 for name in changes
                 if record.changed_schemas[name] != record.schemas.get(name)
             },
+            digest=_digest_of(program.digest, relations),
         )
 
-    def _program_id(self, record: EpochRecord) -> str:
+    def _published_program(self, record: EpochRecord) -> _Published:
         """The object of the record's program; that of the last epoch, if it has the same rules and schemas."""
         before, last = self._manifest, self._program
         if before is not None and last is not None and before.program_id == last.id:
             unchanged = record.rules is last.rules and record.schemas is last.schemas
             if unchanged and record.declarations == last.declarations:
-                return before.program_id
+                return last
         program = StoredProgram(record.rules, record.declarations, dict(record.schemas))
         id_ = self.store.put(PROGRAM, program.encode())
-        self._program = _Published(id_, record.rules, record.schemas, record.declarations)
-        return id_
+        digest = program_digest(record.rules, record.declarations)
+        self._program = _Published(id_, record.rules, record.schemas, record.declarations, digest)
+        return self._program
 
     def _oldest_retained(self, epoch: int, now: float) -> int:
         oldest_by_count = epoch - self._retention.epochs + 1
@@ -368,13 +401,21 @@ _EMPTY_EPOCH = EpochRecord(
 )
 
 
-def _summary(record: EpochRecord, now: float, transactions: int) -> bytes:
+def _digest_of(program: int, relations: Mapping[str, RelationEntry]) -> int | None:
+    """The digest of an epoch; None if that of one of its relations is not known."""
+    digests = [entry.digest for entry in relations.values()]
+    known = [digest for digest in digests if digest is not None]
+    return epoch_digest(program, known) if len(known) == len(digests) else None
+
+
+def _summary(record: EpochRecord, now: float, transactions: int, digest: int | None) -> bytes:
     changes = {name: {"inserted": i, "deleted": d} for name, (i, d) in record.counts.items()}
     return orjson.dumps(
         {
             "epoch": record.epoch,
             "time": now,
             "transactions": transactions,
+            "digest": in_hex(digest),
             "changes": changes,
             "strategy": record.strategy,
             "placement": record.placement,

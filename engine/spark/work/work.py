@@ -128,7 +128,7 @@ class Seen:
             asserted[seen],
             derived[seen] > 0,
             moved[seen].astype(np.int8),
-            was_asserted[seen] > 0,
+            was_asserted[seen],
             was_derived[seen] > 0,
             hidden_of(self.fold, asserted[seen], present[seen]),
         )
