@@ -29,6 +29,7 @@ import redis
 from engine.database.epoch import EpochRecord, RuleInfo, changed_name
 from engine.errors import CorruptSnapshotError, EngineLeaseError, shown
 from engine.language.schema import Schema
+from engine.maintenance.change import RelationChange
 from engine.storage.compaction import EMPTY, apply_change, read_parts
 from engine.storage.connection import storage_errors
 from engine.storage.digests import MODULUS, Digester, epoch_digest, program_digest
@@ -36,7 +37,15 @@ from engine.storage.head import FIELDS, Head
 from engine.storage.keys import Keys
 from engine.storage.lease import Lease
 from engine.storage.log import START
-from engine.storage.manifest import PROGRAM, Manifest, RelationEntry, Segment, StoredProgram, in_hex
+from engine.storage.manifest import (
+    PROGRAM,
+    Manifest,
+    RelationEntry,
+    Segment,
+    StoredProgram,
+    SymbolChunk,
+    in_hex,
+)
 from engine.storage.objects import ObjectStore
 from engine.storage.outcome import Outcome
 from engine.storage.references import References
@@ -254,9 +263,7 @@ class Publisher:
             entry = relations.pop(name, None)
             old = self.store.relation(entry.id) if entry else None
             counts = entry.counts if entry else EMPTY
-            digest = entry.digest if entry else 0
-            if digest is not None:
-                digest = self._digester.changed(digest, record.changed_schemas[key], change, symbols)
+            digest = self._digest_after(entry, record.changed_schemas[key], change, symbols)
             relation, counts, changes[key] = apply_change(old, counts, change, self.store)
             assert key == name or not counts.all, "a relation that is replaced is emptied first"
             if counts.all:
@@ -280,6 +287,25 @@ class Publisher:
             },
             digest=_digest_of(program.digest, relations),
         )
+
+    def _digest_after(
+        self,
+        entry: RelationEntry | None,
+        schema: Schema,
+        change: RelationChange,
+        symbols: tuple[SymbolChunk, ...],
+    ) -> int | None:
+        """The digest of a relation after a change; None if it is not known. What is damaged elsewhere must not keep an
+        epoch from being published.
+        """
+        before = entry.digest if entry else 0
+        if before is None:
+            return None
+        try:
+            return self._digester.changed(before, schema, change, symbols)
+        except CorruptSnapshotError as error:
+            logger.error("%s has no digest from now on: %s", schema.relation, error)
+            return None
 
     def _published_program(self, record: EpochRecord) -> _Published:
         """The object of the record's program; that of the last epoch, if it has the same rules and schemas."""
