@@ -170,7 +170,7 @@ def measure_formats(rng: np.random.Generator) -> Results:
     codes = pairs(rng, 40 * BLOCK_ROWS)
     codes = codes[np.lexsort(codes.T[::-1])][:BLOCK_ROWS]
     none = np.zeros(len(codes), np.bool_)
-    rows = Rows(codes, np.ones(len(codes), np.int64), none, none)
+    rows = Rows(codes, np.ones(len(codes), np.int64), none, none, np.zeros(len(codes), np.int64))
     batch = pa.record_batch(
         {"x": codes[:, 0], "y": codes[:, 1], "asserted": rows.asserted, "derived": rows.derived}
     )

@@ -47,14 +47,17 @@ class Held:
     entry_ids: Ids
     hw: Ids
 
-    def described(self) -> tuple[Ids, Ids, Ids]:
-        """(asserted weight, supports above height 0, entries summed) of each row."""
-        asserted, derived, present = (np.zeros(len(self.rows), np.int64) for _ in range(3))
+    def described(self) -> tuple[Ids, Ids, Ids, Ids]:
+        """(asserted weight, supports above height 0, entries summed, height) of each row, as `Relation.describe` tells
+        them."""
+        asserted, derived, present, height = (np.zeros(len(self.rows), np.int64) for _ in range(4))
         ground = self.heights == 0
         np.add.at(asserted, self.support_at[ground], self.counts[ground])
         np.add.at(derived, self.support_at[~ground], self.counts[~ground])
         np.add.at(present, self.entry_at, 1 - 2 * (self.hw & 1))
-        return asserted, derived, present
+        plus = self.hw & 1 == 0
+        np.maximum.at(height, self.entry_at[plus], self.hw[plus] >> 1)
+        return asserted, derived, present, np.where(present > 0, height, 0)
 
 
 def held(relation: Relation) -> Held:
@@ -69,11 +72,11 @@ def _held(arrays: RelationArrays) -> Held:
 
 def visible(found: Held, fold: Fold | None) -> Rows:
     """What a reader would see of it, as rows of a snapshot."""
-    asserted, above, present = found.described()
+    asserted, above, present, heights = found.described()
     derived = derived_of(fold, above, present) > 0
     hidden = hidden_of(fold, asserted, present)
     order = sort_order(found.codes)
-    rows = rows_in_order(found.codes, asserted, derived, hidden, order)
+    rows = rows_in_order(found.codes, asserted, derived, hidden, heights, order)
     return rows.where(rows.live)
 
 
@@ -164,7 +167,7 @@ class Comparison:
 
     def _bounds(self, live: Relation, found: Held) -> None:
         """The counters and limits that the kernels go by."""
-        asserted, _, _ = found.described()
+        asserted = found.described()[0]
         negative = int(np.count_nonzero(found.hw & 1))
         for name, have, wanted in (
             ("facts", live.asserted, int(np.count_nonzero(asserted))),

@@ -16,8 +16,8 @@ _LONGEST = 300
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One difference. kind: `object`, `manifest`, `program`, `digest`, `counts`, `tuple`, `weight`, `derived`,
-    `support`, `entry`, `index`, `symbol` or `table`. place: `snapshot` (in Redis) or `memory` (of the engine). what: a
-    sentence about it. tuple: its values, where it is about a tuple."""
+    `hidden`, `height`, `support`, `entry`, `index`, `symbol` or `table`. place: `snapshot` (in Redis) or `memory` (of
+    the engine). what: a sentence about it. tuple: its values, where it is about a tuple."""
 
     kind: str
     place: str

@@ -8,16 +8,25 @@ journal; one that was built anew costs a look-up for each tuple of the old and t
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
+from engine.circuit.normal import Fold
 from engine.data.codes import Codes
 from engine.maintenance.change import RelationChange
 from engine.resident import table as kernels
 from engine.resident.journal import RelationJournal
-from engine.resident.layout import NONE
+from engine.resident.layout import I64, NONE
 from engine.resident.relation import ONE, Relation, derived_of, hidden_of
 from engine.resident.steps import Batch
 from engine.resident.stratum import GROUND
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Described: TypeAlias = tuple[I64, I64, I64, I64]
+"""asserted, derived, present and height of some tuples, int64[n] each (`Relation.describe`)."""
 
 
 def net_change(relation: Relation, changes: RelationJournal, replaced: Relation | None) -> Batch:
@@ -42,25 +51,42 @@ def visible_change(relation: Relation, changes: RelationJournal, replaced: Relat
         return _all_derived(relation)
     if changes.fresh:
         rows = relation.all_rows()
-        asserted, derived, present = relation.describe(rows)
-        was_asserted = was_derived = was_present = np.zeros(len(rows), np.int64)
+        now = relation.describe(rows)
+        was = nothing(len(rows))
     else:
         # In a fold in place, a tuple may become the extreme though its own supports are as they were.
         found = kernels.moved(relation.arrays, changes.pushes, changes.entries)
         rows = found[:, 0].astype(np.int32)
-        asserted, derived, present, was_asserted, was_derived, was_present = found.T[1:]
-        derived = derived_of(relation.fold, derived, present)
-        was_derived = derived_of(relation.fold, was_derived, was_present)
-    seen = (asserted != was_asserted) | ((derived > 0) != (was_derived > 0)) | (present != was_present)
-    rows = rows[seen]
+        now, was = (described_as(relation.fold, *found.T[first : first + 4]) for first in (1, 5))
+    return change_of(lambda seen: relation.codes(rows[seen]), was, now, relation.fold)
+
+
+def described_as(fold: Fold | None, asserted: I64, derived: I64, present: I64, height: I64) -> Described:
+    """Sums over a tuple's supports and entries, and the height of its last entry, as `Relation.describe` tells them."""
+    return asserted, derived_of(fold, derived, present), present, np.where(present > 0, height, 0)
+
+
+def change_of(
+    codes: Callable[[slice | Mask], Codes], was: Described, now: Described, fold: Fold | None
+) -> RelationChange:
+    """What a reader sees of tuples that were and are described so. codes: gives those of the tuples that are told.
+    fold: the fold in place after the epoch."""
+    (was_asserted, was_derived, was_present, was_height), (asserted, derived, present, height) = was, now
+    moved = present - was_present
+    changed = (asserted != was_asserted) | ((derived > 0) != (was_derived > 0))
+    changed |= (moved != 0) | (height != was_height)
+    # All is the rule where a relation is made, and then nothing is copied.
+    seen = slice(None) if changed.all() else changed
     return RelationChange(
-        relation.codes(rows),
+        codes(seen),
         asserted[seen],
         derived[seen] > 0,
-        (present - was_present)[seen].astype(np.int8),
+        moved[seen].astype(np.int8),
         was_asserted[seen],
         was_derived[seen] > 0,
-        hidden_of(relation.fold, asserted[seen], present[seen]),
+        hidden_of(fold, asserted[seen], present[seen]),
+        height[seen],
+        was_height[seen],
     )
 
 
@@ -73,8 +99,11 @@ def _all_derived(relation: Relation) -> RelationChange:
     """The change of a relation that was empty and has no facts: all of its tuples have come."""
     codes = relation.present()
     ones, none = np.ones(len(codes), np.bool_), np.zeros(len(codes), np.bool_)
-    no_weight = np.zeros(len(codes), np.int64)
-    return RelationChange(codes, no_weight, ones, ones.view(np.int8), no_weight, none, None)
+    nothing = np.zeros(len(codes), np.int64)
+    heights = relation.present_heights()
+    return RelationChange(
+        codes, nothing, ones, ones.view(np.int8), nothing, none, None, heights, np.zeros_like(nothing)
+    )
 
 
 def _difference(old: Relation, new: Relation) -> tuple[Codes, Codes]:
@@ -87,34 +116,24 @@ def _difference(old: Relation, new: Relation) -> tuple[Codes, Codes]:
 def _visible_difference(old: Relation, new: Relation) -> RelationChange:
     if old.arity != new.arity:
         old = Relation(new.name, new.arity)
-    rows = new.all_rows()
-    asserted, derived, present = new.describe(rows)
-    codes = new.codes(rows)
-    before = old.rows_of(codes)
-    was = [np.zeros(len(rows), np.int64) for _ in range(3)]
-    known = np.flatnonzero(before != NONE)
-    for column, values in zip(was, old.describe(before[known]), strict=True):
-        column[known] = values
-    seen = (asserted != was[0]) | ((derived > 0) != (was[1] > 0)) | (present != was[2])
-    gone_codes = old.codes(old.all_rows())
-    gone_codes = gone_codes[new.rows_of(gone_codes) == NONE]
-    gone_asserted, gone_derived, gone_present = old.describe(old.rows_of(gone_codes))
-    # A tuple that was there at some heights only was not there for a reader.
-    told = (gone_asserted != 0) | (gone_derived > 0) | (gone_present != 0)
-    gone_codes, gone_asserted = gone_codes[told], gone_asserted[told]
-    gone_derived, gone_present = gone_derived[told], gone_present[told]
-    nothing = np.zeros(len(gone_codes), np.int64)
-    return RelationChange(
-        np.concatenate((codes[seen], gone_codes)),
-        np.concatenate((asserted[seen], nothing)),
-        np.concatenate((derived[seen] > 0, nothing > 0)),
-        np.concatenate(((present - was[2])[seen], -gone_present)).astype(np.int8),
-        np.concatenate((was[0][seen], gone_asserted)),
-        np.concatenate((was[1][seen], gone_derived)) > 0,
-        hidden_of(
-            new.fold, np.concatenate((asserted[seen], nothing)), np.concatenate((present[seen], nothing))
-        ),
-    )
+    codes = new.codes(new.all_rows())
+    gone = old.codes(old.all_rows())
+    codes = np.concatenate((codes, gone[new.rows_of(gone) == NONE]))
+    return change_of(lambda seen: codes[seen], described(old, codes), described(new, codes), new.fold)
+
+
+def described(relation: Relation, codes: Codes) -> Described:
+    """`Relation.describe` of tuples, int64[n, arity]; zeros where the relation does not know one."""
+    rows = relation.rows_of(codes)
+    known = np.flatnonzero(rows != NONE)
+    asserted, derived, present, height = (np.zeros(len(codes), np.int64) for _ in range(4))
+    asserted[known], derived[known], present[known], height[known] = relation.describe(rows[known])
+    return asserted, derived, present, height
+
+
+def nothing(tuples: int) -> Described:
+    """What tuples are described as that are not there."""
+    return (np.zeros(tuples, np.int64),) * 4
 
 
 def undo(relation: Relation, changes: RelationJournal) -> None:

@@ -22,7 +22,7 @@ def check_relation(relation: Relation) -> None:
     codes = relation.codes(rows)
     assert len(rows) == relation.live
     assert (relation.rows_of(codes) == rows).all(), "a row is not found under its own tuple"
-    _, _, present = relation.describe(rows)
+    present = relation.describe(rows)[2]
     assert ((present == 0) | (present == 1)).all(), "entries sum to 0 or 1"
     state = state_of(relation)
     check_entries(relation.name, relation.fold, state)

@@ -177,5 +177,5 @@ def _distinct(codes: Codes) -> Codes:
 def _in_domain(
     relation: Relation, rows: np.ndarray[Any, np.dtype[np.int32]], domain: str
 ) -> tuple[Any, Codes]:
-    asserted, derived, present = relation.describe(rows)
+    asserted, derived, present, _ = relation.describe(rows)
     return {"all": present > 0, "asserted": asserted > 0, "derived": derived > 0}[domain], asserted

@@ -444,14 +444,15 @@ class Relation:
         kernels.live_rows(self.arrays, out)
         return out
 
-    def describe(self, rows: I32) -> tuple[I64, I64, I64]:
-        """(support at height 0, supports above summed, entries summed) of each row.
+    def describe(self, rows: I32) -> tuple[I64, I64, I64, I64]:
+        """(support at height 0, supports above summed, entries summed, height) of each row. The height is that of the
+        last entry of weight +1, 0 where the tuple is not there.
 
         Of a relation folded in place, only the folded value counts as derived, where rules contribute it.
         """
-        asserted, derived, present = (np.empty(len(rows), np.int64) for _ in range(3))
-        kernels.describe(self.arrays, rows, asserted, derived, present)
-        return asserted, derived_of(self.fold, derived, present), present
+        asserted, derived, present, height = (np.empty(len(rows), np.int64) for _ in range(4))
+        kernels.describe(self.arrays, rows, asserted, derived, present, height)
+        return asserted, derived_of(self.fold, derived, present), present, height
 
     def present(self) -> I64:
         """The tuples that are present, a copy. Only where no entry has a negative weight, so that none has two."""
@@ -460,6 +461,11 @@ class Relation:
             rows: I64 = a.rows[: int(a.head[ROWS])].copy()
             return rows
         return self.codes(self.list_entries()[0])
+
+    def present_heights(self) -> I64:
+        """The heights of the tuples of `present`, in its order."""
+        heights: I64 = self.list_entries()[2].astype(np.int64) >> 1
+        return heights
 
     def codes(self, rows: I32) -> I64:
         """The tuples of `rows`, int64[n, arity], a copy."""

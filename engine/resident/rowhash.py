@@ -1,8 +1,8 @@
 """The kernel under the digests of relations: the sum, modulo 2**128, of one 128-bit hash for each row.
 
 A row's hash begins with a seed (of its relation) and takes in one 64-bit word after the other: for each column the two
-halves of the hash of a symbol's text, or a value's code and a mark of its type; then the asserted weight, the height
-and the flags. Each step is a bijection of the state for a given word, and multiplies and shifts in between, so that
+halves of the hash of a symbol's text, or a value's code and a mark of its type; then the asserted weight and
+the flags. Each step is a bijection of the state for a given word, and multiplies and shifts in between, so that
 values which change places, or the sums of two rows and of two others, do not cancel out as they would in a linear hash.
 It is for damage and for mistakes, not against forgery.
 
@@ -52,9 +52,9 @@ def _end(a, b):
 
 
 @numba.njit(inline="always")
-def _state(a, b, weight, height, flags):
+def _state(a, b, weight, flags):
     a, b = _take_in(a, b, np.uint64(weight))
-    a, b = _take_in(a, b, (np.uint64(height) << np.uint64(2)) | flags)
+    a, b = _take_in(a, b, flags)
     return _end(a, b)
 
 
@@ -73,10 +73,8 @@ def _flags(derived, hidden):
         _BOOL_1,
         _BOOL_1,
         _I64_1,
-        _I64_1,
         _BOOL_1,
         _BOOL_1,
-        _I64_1,
         _U64_1,
     )
 )
@@ -88,18 +86,15 @@ def sum_rows(
     weights,
     derived,
     hidden,
-    heights,
     was_weights,
     was_derived,
     was_hidden,
-    was_heights,
     total,
 ):
     """Add the hashes of the rows as they are, and subtract those of the rows as they were (of none, if `was_weights` is
     empty), to and from `total`: its low and its high 64 bits.
 
-    codes[n, arity]; kinds[arity]; texts[codes, 2]: the hashes of the symbols; seed[2]. heights, was_heights: empty
-    where there are none, and then 0.
+    codes[n, arity]; kinds[arity]; texts[codes, 2]: the hashes of the symbols; seed[2].
     """
     low, high = total[0], total[1]
     one = np.uint64(1)
@@ -115,15 +110,13 @@ def sum_rows(
                 a, b = _take_in(a, b, np.uint64(code))
                 a, b = _take_in(a, b, np.uint64(kinds[c]))
         if weights[i] != 0 or derived[i]:
-            height = heights[i] if heights.size else np.int64(0)
-            x, y = _state(a, b, weights[i], height, _flags(derived[i], hidden[i]))
+            x, y = _state(a, b, weights[i], _flags(derived[i], hidden[i]))
             low += x
             high += y
             if low < x:
                 high += one
         if changed and (was_weights[i] != 0 or was_derived[i]):
-            height = was_heights[i] if was_heights.size else np.int64(0)
-            x, y = _state(a, b, was_weights[i], height, _flags(was_derived[i], was_hidden[i]))
+            x, y = _state(a, b, was_weights[i], _flags(was_derived[i], was_hidden[i]))
             if low < x:
                 high -= one
             low -= x

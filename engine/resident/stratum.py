@@ -222,7 +222,7 @@ class ResidentStratum:
             if name in self._replaced:
                 kept = self._replaced[name]
                 rows = kept.all_rows()
-                asserted, _, _ = kept.describe(rows)
+                asserted = kept.describe(rows)[0]
                 held = np.flatnonzero(asserted)
                 if len(held):
                     self.assert_facts(name, (kept.codes(rows[held]), asserted[held]))

@@ -461,11 +461,13 @@ def list_entries(r, out_rows, out_entries, out_hw):
     return n
 
 
-@kernel(types.void(RELATION, I32_1, I64_1, I64_1, I64_1))
-def describe(r, rows, asserted, derived, present):
-    """For each row: support at height 0, supports above it summed up, entries summed up."""
+@kernel(types.void(RELATION, I32_1, I64_1, I64_1, I64_1, I64_1))
+def describe(r, rows, asserted, derived, present, height):
+    """For each row: support at height 0, supports above it summed up, entries summed up, and the height of the last
+    entry of weight +1 if they sum up to more than 0, else 0.
+    """
     for i in range(rows.size):
-        a, d, p = np.int64(0), np.int64(0), np.int64(0)
+        a, d, p, h = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
         node = r.heads[rows[i]]["support"]
         while node != NONE:
             if r.nodes[node]["height"] == 0:
@@ -475,19 +477,22 @@ def describe(r, rows, asserted, derived, present):
             node = r.nodes[node]["next"]
         entry = r.heads[rows[i]]["entry"]
         while entry != NONE:
-            p += 1 - 2 * (r.entries[entry]["hw"] & 1)
+            hw = r.entries[entry]["hw"]
+            p += 1 - 2 * (hw & 1)
+            if hw & 1 == 0:
+                h = max(h, np.int64(hw >> 1))
             entry = r.entries[entry]["next"]
-        asserted[i], derived[i], present[i] = a, d, p
+        asserted[i], derived[i], present[i], height[i] = a, d, p, h if p > 0 else 0
 
 
 @kernel(I64_2(RELATION, types.Tuple((I32_1, I32_1, I64_1)), types.Tuple((I32_1, I32_1, I64_1))))
 def moved(r, pushes, entries):
-    """The rows of a journal, ascending: int64[n, 7] of the row, `describe` now, and `describe` before the journal.
+    """The rows of a journal, ascending: int64[n, 9] of the row, `describe` now, and `describe` before the journal.
 
     pushes, entries: (rows, heights, weights).
     """
     pushed, heights, weights = pushes
-    changed, _, moves = entries
+    changed, at, moves = entries
     rows = np.sort(np.concatenate((pushed, changed)))
     n = 0
     for i in range(rows.size):
@@ -495,7 +500,20 @@ def moved(r, pushes, entries):
             rows[n] = rows[i]
             n += 1
     rows = rows[:n]
-    found = np.zeros((n, 7), np.int64)
+    # The changes of entries by row and height, each sum once; and what is there now at these heights.
+    keys = np.empty(changed.size, np.int64)
+    for i in range(changed.size):
+        keys[i] = (np.int64(changed[i]) << 32) | at[i]
+    order = np.argsort(keys)
+    ids, sums = np.empty(changed.size, np.int64), np.zeros(changed.size, np.int64)
+    m = 0
+    for i in order:
+        if m == 0 or keys[i] != ids[m - 1]:
+            ids[m] = keys[i]
+            m += 1
+        sums[m - 1] += moves[i]
+    ids = ids[:m]
+    found = np.zeros((n, 9), np.int64)
     for i in range(n):
         found[i, 0] = rows[i]
         node = r.heads[rows[i]]["support"]
@@ -504,15 +522,35 @@ def moved(r, pushes, entries):
             node = r.nodes[node]["next"]
         entry = r.heads[rows[i]]["entry"]
         while entry != NONE:
-            found[i, 3] += 1 - 2 * (r.entries[entry]["hw"] & 1)
+            hw = r.entries[entry]["hw"]
+            weight, height = 1 - 2 * (hw & 1), np.int64(hw >> 1)
+            found[i, 3] += weight
+            if weight > 0:
+                found[i, 4] = max(found[i, 4], height)
+            key = (np.int64(rows[i]) << 32) | height
+            place = np.searchsorted(ids, key)
+            if place < m and ids[place] == key:
+                # What was there before the journal.
+                sums[place] -= weight
+            elif weight > 0:
+                found[i, 8] = max(found[i, 8], height)
             entry = r.entries[entry]["next"]
         for c in range(3):
-            found[i, 4 + c] = found[i, 1 + c]
+            found[i, 5 + c] = found[i, 1 + c]
     for i in range(pushed.size):
-        at = np.searchsorted(rows, pushed[i])
-        found[at, 4 if heights[i] == 0 else 5] -= weights[i]
+        place = np.searchsorted(rows, pushed[i])
+        found[place, 5 if heights[i] == 0 else 6] -= weights[i]
     for i in range(changed.size):
-        found[np.searchsorted(rows, changed[i]), 6] -= moves[i]
+        found[np.searchsorted(rows, changed[i]), 7] -= moves[i]
+    for i in range(m):
+        if sums[i] < 0:
+            place = np.searchsorted(rows, ids[i] >> 32)
+            found[place, 8] = max(found[place, 8], ids[i] & 0xFFFFFFFF)
+    for i in range(n):
+        if found[i, 3] <= 0:
+            found[i, 4] = 0
+        if found[i, 7] <= 0:
+            found[i, 8] = 0
     return found
 
 

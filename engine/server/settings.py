@@ -222,6 +222,15 @@ class EngineSettings(DatabaseSettings):
         Field(description="The number of transactions whose outcome can be looked up."),
         Shown("N", _PROCESS),
     ] = _KEPT.results
+    audit_every: Annotated[
+        float | None,
+        typed(parse_seconds),
+        Field(
+            description="Audit the database every so many seconds, in the background: derive everything again, compare "
+            "it, and verify the snapshot in Redis; none: only when asked to (zedlog audit)."
+        ),
+        Shown("SECONDS", _PROCESS),
+    ] = None
     log_level: Annotated[
         _LogLevel,
         one_of("a level of the log", get_args(_LogLevel)),

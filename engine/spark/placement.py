@@ -22,6 +22,7 @@ from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, column
 from engine.data.codes import Codes
 from engine.maintenance.placement import DEFAULT, Budget, Encode, Executed, FactDelta, PlacementState
 from engine.maintenance.policy import Policy
+from engine.resident.changes import described
 from engine.resident.relation import Relation, derived_of
 from engine.resident.transfer import bootstrap_costs
 from engine.spark.checks import check_version, state_of
@@ -31,7 +32,6 @@ from engine.spark.session.session import SparkOptions, SparkSource
 from engine.spark.tables import Tables
 from engine.spark.version import Counts, Version, asserted_in_driver, collected
 from engine.spark.versions import Versions
-from engine.spark.work.driver import described
 from engine.spark.work.work import begun
 
 

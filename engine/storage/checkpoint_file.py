@@ -39,6 +39,10 @@ _CHUNK = 1 << 20
 _MOST_THREADS = 4
 
 
+class NoCheckpoint(CheckpointUnusable):
+    """There is no checkpoint."""
+
+
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> int:
     """Write the file, in place of the one that is there; returns its bytes.
 
@@ -80,13 +84,14 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint in a file.
 
     Raises:
-        CheckpointUnusable: there is none, or it is damaged, or was written by another version.
+        NoCheckpoint: there is no such file.
+        CheckpointUnusable: it is damaged, or was written by another version.
     """
     try:
         with path.open("rb") as file:
             described, parts = _read(file)
     except FileNotFoundError:
-        raise CheckpointUnusable("there is none") from None
+        raise NoCheckpoint("there is none") from None
     except OSError as error:
         raise CheckpointUnusable(f"it cannot be read: {error.strerror or error}") from error
     return _decode(described, parts)

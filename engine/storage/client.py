@@ -17,6 +17,7 @@ from engine.data.transaction import Transaction
 from engine.errors import EngineUnavailableError, EpochNotRetainedError, InvalidRequestError
 from engine.storage.announcements import Announcements, stream_id
 from engine.storage.appends import Appends
+from engine.storage.audits import AuditClient
 from engine.storage.begun import Mark
 from engine.storage.connection import connect_async, storage_errors
 from engine.storage.head import FIELDS, Head
@@ -52,6 +53,7 @@ class DatabaseClient:
         self._in_log = client.register_script(IN_LOG)
         self._newest: tuple[Head, Snapshot] | None = None
         self.jobs = JobClient(client, self._keys)
+        self.audits = AuditClient(client, self._keys)
 
     @classmethod
     def connect(

@@ -41,7 +41,7 @@ def apply_change(
 ) -> tuple[RelationManifest, TupleCounts, Segment]:
     """The relation and its counts after the change, and the change itself as a segment with `present`."""
     order = sort_order(change.codes)
-    rows = rows_in_order(change.codes, change.asserted, change.derived, change.hidden, order)
+    rows = rows_in_order(change.codes, change.asserted, change.derived, change.hidden, change.height, order)
     arity, present = rows.arity, change.present.take(order)
     delta = write_segment(rows, store, present)
     after = _counts_after(counts, change)

@@ -2,9 +2,10 @@
 
 The digest of a relation is the sum, modulo 2**128, of a hash for each of its rows. A row is the relation's name, the
 values, the asserted weight, and whether a rule derives it and whether it is hidden. A symbol counts with its text, not
-with its code. So two digests are equal where the contents are: on every placement, in whatever order tuples came and
-symbols were interned, and after a restore elsewhere; a change adds the rows that came and subtracts those that went.
-The digest of an epoch is the sum of those of its relations and of a hash of its program.
+with its code. A height does not count: rows that a version without heights has published do not tell theirs. So two
+digests are equal where the contents are: on every placement, in whatever order tuples came and symbols were interned,
+and after a restore elsewhere; a change adds the rows that came and subtracts those that went. The digest of an epoch is
+the sum of those of its relations and of a hash of its program.
 
 Costs: a change costs in proportion to its tuples. The hash of a symbol's text is computed once, when a tuple with it
 changes first; then 16 bytes are kept for it. Of the symbols from before this process, a whole chunk of the snapshot is
@@ -156,7 +157,7 @@ class Digester:
         texts = self.symbols.of(symbols, chunks)
         total = np.array([digest & _LOW, digest >> 64], np.uint64)
         seed = self._seed(schema.relation)
-        rowhash.sum_rows(codes, kinds, texts, seed, *now, _NO_WEIGHTS, *was, _NO_WEIGHTS, total)
+        rowhash.sum_rows(codes, kinds, texts, seed, *now, *was, total)
         return int(total[0]) | int(total[1]) << 64
 
     def _seed(self, relation: str) -> Hashes:

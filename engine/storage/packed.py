@@ -119,6 +119,8 @@ class PackedRows:
     # The rows whose weight is neither 0 nor 1, and their weights.
     _others: Codes1 = field(default_factory=lambda: np.empty(0, np.int64))
     _weights: Codes1 = field(default_factory=lambda: np.empty(0, np.int64))
+    # None: all are 0; otherwise with the fewest bytes that hold the largest so far.
+    _heights: npt.NDArray[Any] | None = None
 
     @classmethod
     def empty(cls, low: Sequence[int], high: Sequence[int], rows: int) -> PackedRows:
@@ -149,6 +151,14 @@ class PackedRows:
         if other.any():
             self._others = np.concatenate([self._others, np.flatnonzero(other) + start])
             self._weights = np.concatenate([self._weights, rows.asserted[other]])
+        highest = int(rows.heights.max(initial=0))
+        if highest:
+            kind = column_type(0, highest)
+            if self._heights is None:
+                self._heights = np.zeros(len(self), kind)
+            elif kind.itemsize > self._heights.itemsize:
+                self._heights = self._heights.astype(kind)
+            self._heights[start : start + len(rows)] = rows.heights
 
     def __len__(self) -> int:
         return len(self.flags)
@@ -156,7 +166,8 @@ class PackedRows:
     @property
     def nbytes(self) -> int:
         columns = sum(int(column.values.nbytes) for column in self.columns)
-        return columns + int(self.flags.nbytes + self._others.nbytes + self._weights.nbytes)
+        heights = 0 if self._heights is None else int(self._heights.nbytes)
+        return columns + int(self.flags.nbytes + self._others.nbytes + self._weights.nbytes) + heights
 
     def key(self, number: int) -> Key:
         return tuple(column.code(number) for column in self.columns)
@@ -171,7 +182,10 @@ class PackedRows:
         other = (flags & _OTHER_WEIGHT) != 0
         if other.any():
             asserted[other] = self._weights[np.searchsorted(self._others, numbers[other])]
-        return Rows(codes, asserted, (flags & _DERIVED) != 0, (flags & _HIDDEN) != 0)
+        heights = np.zeros(len(numbers), np.int64)
+        if self._heights is not None:
+            heights[:] = self._heights[numbers]
+        return Rows(codes, asserted, (flags & _DERIVED) != 0, (flags & _HIDDEN) != 0, heights)
 
     def all_rows(self) -> Rows:
         return self.rows(np.arange(len(self)))

@@ -1,15 +1,15 @@
 """Rows: tuples of one relation with their state, sorted by their codes; sorting, merging, look-up.
 
-`codes` int64[n, arity], `asserted` int64[n] (the fact's weight), `derived` bool[n], `hidden` bool[n]; sorted
-lexicographically by codes as signed integers, each tuple once. A row with asserted = 0 and derived = False is a
-*tombstone*: it says that the tuple is gone, and lives only in delta runs, above older rows of the same tuple. A hidden
-row is a fact that only contributes to a min or max: it is asserted, but its tuple is not there. Everything here is
-vectorised: a merge costs one sort of what goes in.
+`codes` int64[n, arity], `asserted` int64[n] (the fact's weight), `derived` bool[n], `hidden` bool[n], `heights`
+int64[n] (as in `RelationChange`); sorted lexicographically by codes as signed integers, each tuple once. A row with
+asserted = 0 and derived = False is a *tombstone*: it says that the tuple is gone, and lives only in delta runs, above
+older rows of the same tuple. A hidden row is a fact that only contributes to a min or max: it is asserted, but its
+tuple is not there. Everything here is vectorised: a merge costs one sort of what goes in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ class Rows:
     asserted: npt.NDArray[np.int64]
     derived: Mask
     hidden: Mask
+    heights: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return int(self.codes.shape[0])
@@ -41,7 +42,7 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        return int(self.codes.nbytes + self.asserted.nbytes + self.derived.nbytes + self.hidden.nbytes)
+        return sum(int(getattr(self, name).nbytes) for name in self.__slots__)
 
     @property
     def live(self) -> Mask:
@@ -49,22 +50,24 @@ class Rows:
         live: Mask = (self.asserted != 0) | self.derived
         return live
 
-    def where(self, mask: Mask) -> Rows:
-        """The rows where `mask` holds; still sorted."""
-        return Rows(self.codes[mask], self.asserted[mask], self.derived[mask], self.hidden[mask])
+    def where(self, mask: Mask | Order) -> Rows:
+        """The rows where `mask` holds, or with these numbers; sorted, if these are in the order of the codes."""
+        return self._of(lambda column: column[mask])
 
     def part(self, start: int, stop: int) -> Rows:
         """The rows start <= i < stop, as views."""
-        part = slice(start, stop)
-        return Rows(self.codes[part], self.asserted[part], self.derived[part], self.hidden[part])
+        return self._of(lambda column: column[start:stop])
+
+    def _of(self, taken: Callable[[Any], Any]) -> Rows:
+        return Rows(*(taken(getattr(self, name)) for name in self.__slots__))
 
     def key(self, row: int) -> Key:
         return tuple(int(code) for code in self.codes[row])
 
 
 def empty_rows(arity: int) -> Rows:
-    none = np.empty(0, np.bool_)
-    return Rows(np.empty((0, arity), np.int64), np.empty(0, np.int64), none, none)
+    none, zero = np.empty(0, np.bool_), np.empty(0, np.int64)
+    return Rows(np.empty((0, arity), np.int64), zero, none, none, zero)
 
 
 def concatenate(parts: Sequence[Rows], arity: int) -> Rows:
@@ -73,12 +76,7 @@ def concatenate(parts: Sequence[Rows], arity: int) -> Rows:
         return parts[0]
     if not parts:
         return empty_rows(arity)
-    return Rows(
-        np.concatenate([p.codes for p in parts]),
-        np.concatenate([p.asserted for p in parts]),
-        np.concatenate([p.derived for p in parts]),
-        np.concatenate([p.hidden for p in parts]),
-    )
+    return Rows(*(np.concatenate([getattr(p, name) for p in parts]) for name in Rows.__slots__))
 
 
 def sort_order(codes: Codes) -> Order:
@@ -111,16 +109,22 @@ def sort_order(codes: Codes) -> Order:
 
 
 def rows_in_order(
-    codes: Codes, asserted: npt.NDArray[np.int64], derived: Mask, hidden: Mask | None, order: Order
+    codes: Codes,
+    asserted: npt.NDArray[np.int64],
+    derived: Mask,
+    hidden: Mask | None,
+    heights: npt.NDArray[np.int64] | None,
+    order: Order,
 ) -> Rows:
     """The rows that `order` (of `sort_order`) makes of tuples that come in any order, each once. hidden: None if no
-    row is."""
+    row is. heights: None if all are 0."""
     # Column-major: what follows walks one column at a time.
     ordered = np.empty(codes.shape, np.int64, order="F")
     for column in range(codes.shape[1]):
         codes[:, column].take(order, out=ordered[:, column])
     kept = np.zeros(len(order), np.bool_) if hidden is None else hidden.take(order)
-    return Rows(ordered, asserted.take(order), derived.take(order), kept)
+    high = np.zeros(len(order), np.int64) if heights is None else heights.take(order)
+    return Rows(ordered, asserted.take(order), derived.take(order), kept, high)
 
 
 def merge(newest_first: Sequence[Rows], arity: int, *, drop_tombstones: bool) -> Rows:
@@ -137,7 +141,7 @@ def merge(newest_first: Sequence[Rows], arity: int, *, drop_tombstones: bool) ->
         # The sort is stable, so of equal tuples the newest comes first.
         first[1:] = (codes[1:] != codes[:-1]).any(axis=1)
         kept = order[first]
-        merged = Rows(codes[first], merged.asserted[kept], merged.derived[kept], merged.hidden[kept])
+        merged = merged.where(kept)
     if drop_tombstones:
         live = merged.live
         if not live.all():

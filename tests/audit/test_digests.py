@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import orjson
@@ -61,6 +62,7 @@ def rows(
         np.ones(n, np.int64) if weights is None else np.array(weights, np.int64),
         np.zeros(n, np.bool_) if derived is None else np.array(derived, np.bool_),
         np.zeros(n, np.bool_) if hidden is None else np.array(hidden, np.bool_),
+        np.zeros(n, np.int64),
     )
 
 
@@ -133,12 +135,8 @@ def test_the_digest_of_parts_in_any_order_and_layout_is_that_of_the_whole(data: 
     weights = data.draw(st.lists(st.integers(1, 2**62), min_size=len(codes), max_size=len(codes)))
     whole = rows(codes or [[0, 0]], weights or [1])
     order = np.array(data.draw(st.permutations(range(len(whole)))), np.int64)
-    shuffled = Rows(
-        np.asfortranarray(whole.codes[order]),
-        whole.asserted[order],
-        whole.derived[order],
-        whole.hidden[order],
-    )
+    shuffled = whole.where(order)
+    shuffled = replace(shuffled, codes=np.asfortranarray(shuffled.codes))
     cut = data.draw(st.integers(0, len(whole)))
     assert (of(shuffled.part(0, cut)) + of(shuffled.part(cut, len(whole)))) % MODULUS == of(whole)
 

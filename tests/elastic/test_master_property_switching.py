@@ -150,6 +150,8 @@ def rows_of(change: RelationChange) -> list[tuple[Any, ...]]:
         change.present,
         change.was_asserted,
         change.was_derived,
+        change.height,
+        change.was_height,
     )
     return sorted(
         zip(map(tuple, change.codes.tolist()), *(column.tolist() for column in columns), strict=True)

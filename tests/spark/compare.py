@@ -48,6 +48,8 @@ def _rows(result: EpochResult, reasoner: Reasoner | None = None) -> Rows:
             change.present.tolist(),
             change.was_asserted.tolist(),
             change.was_derived.tolist(),
+            change.height.tolist(),
+            change.was_height.tolist(),
             strict=True,
         )
         told[name] = dict(zip(keys, values, strict=True))

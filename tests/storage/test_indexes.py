@@ -91,9 +91,11 @@ def rows_of(tuples: dict[Row, State], arity: int) -> Rows:
         np.array([tuples[row][0] for row in ordered], np.int64),
         np.array([tuples[row][1] for row in ordered], np.bool_),
         np.array([row[0] % 3 == 0 for row in ordered], np.bool_),
+        np.array([abs(row[0] + row[1]) % HEIGHTS for row in ordered], np.int64),
     )
 
 
+HEIGHTS = 300
 STATES = st.tuples(st.sampled_from([0, 1, 2, 2**40]), st.booleans())
 TUPLES = st.dictionaries(st.tuples(NARROW, CODES, CODES), STATES, max_size=40)
 
@@ -104,11 +106,10 @@ def test_packed_rows_are_the_rows(tuples: dict[Row, State], key: Row) -> None:
     rows = rows_of(tuples, 3)
     kept = PackedRows.of(rows)
     for one, other in zip(
-        (rows.codes, rows.asserted, rows.derived, rows.hidden),
-        (lambda back: (back.codes, back.asserted, back.derived, back.hidden))(kept.all_rows()),
+        *([getattr(those, name).tolist() for name in Rows.__slots__] for those in (rows, kept.all_rows())),
         strict=True,
     ):
-        assert one.tolist() == other.tolist()
+        assert one == other
     assert kept.position(key) == sum(row <= key for row in tuples)
     assert [kept.key(i) for i in range(len(kept))] == sorted(tuples)
 
@@ -153,7 +154,12 @@ def test_a_part_finds_what_a_filter_finds(
 )
 def test_columns_take_the_bytes_that_they_need(low: int, high: int, size: int) -> None:
     rows = PackedRows.of(
-        Rows(np.array([[low], [high]]), np.ones(2, np.int64), np.zeros(2, np.bool_), np.zeros(2, np.bool_))
+        Rows(
+            np.array([[low], [high]]),
+            np.ones(2, np.int64),
+            *[np.zeros(2, np.bool_)] * 2,
+            np.zeros(2, np.int64),
+        )
     )
     # By hand: the column's bytes and one of flags, for two rows; the order has four more for each row's number.
     assert rows.nbytes == 2 * (size + 1)

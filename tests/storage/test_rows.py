@@ -13,29 +13,38 @@ from engine.storage.rows import Rows, above, merge, rows_in_order, sort_order
 
 INT64 = st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))
 WEIGHTS = st.one_of(st.integers(0, 2), st.integers(0, 2**63 - 1))
-Content = dict[tuple[int, ...], tuple[int, bool, bool]]
+HEIGHTS = st.one_of(st.just(0), st.integers(0, 5), st.integers(0, 2**31 - 1))
+Content = dict[tuple[int, ...], tuple[int, bool, bool, int]]
 
 
 @st.composite
 def states(draw: st.DrawFn, arity: int) -> Content:
-    """(weight, derived, hidden) of tuples; what is hidden is asserted, and not derived."""
+    """(weight, derived, hidden, height) of tuples; what is hidden is asserted, and not derived."""
     row = st.tuples(*[INT64] * arity)
-    plain = st.tuples(WEIGHTS, st.booleans(), st.just(False))
-    hidden = st.tuples(st.integers(1, 3), st.just(False), st.just(True))
+    plain = st.tuples(WEIGHTS, st.booleans(), st.just(False), HEIGHTS)
+    hidden = st.tuples(st.integers(1, 3), st.just(False), st.just(True), st.just(0))
     return draw(st.dictionaries(row, st.one_of(plain, plain, hidden), max_size=12))
 
 
 def rows_of(content: Content, arity: int) -> Rows:
     codes = np.array(list(content), np.int64).reshape(len(content), arity)
-    asserted = np.array([a for a, _, _ in content.values()], np.int64)
+    asserted, heights = (np.array([s[i] for s in content.values()], np.int64) for i in (0, 3))
     derived, hidden = (np.array([s[i] for s in content.values()], np.bool_) for i in (1, 2))
-    return rows_in_order(codes, asserted, derived, hidden if hidden.any() else None, sort_order(codes))
+    return rows_in_order(
+        codes,
+        asserted,
+        derived,
+        hidden if hidden.any() else None,
+        heights if heights.any() else None,
+        sort_order(codes),
+    )
 
 
 def content_of(rows: Rows) -> Content:
     keys = [rows.key(i) for i in range(len(rows))]
     assert keys == sorted(set(keys))
-    values = zip(rows.asserted.tolist(), rows.derived.tolist(), rows.hidden.tolist(), strict=True)
+    columns = rows.asserted, rows.derived, rows.hidden, rows.heights
+    values = zip(*(column.tolist() for column in columns), strict=True)
     return dict(zip(keys, values, strict=True))
 
 
@@ -53,7 +62,7 @@ def test_oracle_merge_is_dict_update(data: st.DataObject, arity: int, drop: bool
     for content in reversed(newest_first):
         expected |= content
     if drop:
-        expected = {row: state for row, state in expected.items() if state != (0, False, False)}
+        expected = {row: state for row, state in expected.items() if state[:2] != (0, False)}
     merged = merge([rows_of(content, arity) for content in newest_first], arity, drop_tombstones=drop)
     assert content_of(merged) == expected
 
@@ -82,7 +91,9 @@ def test_block_size_follows_the_range() -> None:
         n = len(codes)
         return len(
             encode_block(
-                Rows(np.array(codes), np.ones(n, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.bool_))
+                Rows(
+                    np.array(codes), np.ones(n, np.int64), *[np.zeros(n, np.bool_)] * 2, np.zeros(n, np.int64)
+                )
             )
         )
 
@@ -100,7 +111,9 @@ def test_damaged_block_is_said_to_be(damage: bytes) -> None:
 
 
 def test_truncated_block_is_said_to_be() -> None:
-    whole = encode_block(Rows(np.arange(10)[:, None], np.ones(10, np.int64), *[np.zeros(10, np.bool_)] * 2))
+    whole = encode_block(
+        Rows(np.arange(10)[:, None], np.ones(10, np.int64), *[np.zeros(10, np.bool_)] * 2, np.arange(10))
+    )
     for length in range(len(whole)):
         with pytest.raises(CorruptSnapshotError):
             decode_block(whole[:length])

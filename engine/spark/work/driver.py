@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from engine.circuit.plan import Start
 from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, Array, array_of, codes_of, column, columns
 from engine.data.codes import Codes
+from engine.resident.changes import described
 from engine.resident.folds import distinct_rows
 from engine.resident.layout import I32, NONE
 from engine.resident.relation import PushOverflow, Relation
@@ -25,7 +26,7 @@ from engine.spark.changes import Changes, count_fitting
 from engine.spark.frames import REL, WEIGHT, padded, united
 from engine.spark.supports import Subject, Supports
 from engine.spark.version import Change, layer
-from engine.spark.work.work import HandedOver, NewVersion, Seen, Values, Worker, begun
+from engine.spark.work.work import HandedOver, NewVersion, Seen, Worker, begun
 
 BATCH = "in_batch"
 
@@ -277,16 +278,6 @@ def compared(before: Relation, now: Relation) -> Seen:
     gone = gone[now.rows_of(gone) == NONE] if len(gone) else gone
     codes = np.concatenate((codes, gone))
     return Seen(codes, described(before, codes), described(now, codes), now.fold)
-
-
-def described(relation: Relation, codes: Codes) -> Values:
-    """asserted, derived and present of tuples; zeros where the relation does not know one."""
-    rows = relation.rows_of(codes)
-    known = np.flatnonzero(rows != NONE)
-    result = np.zeros(len(codes), np.int64), np.zeros(len(codes), np.int64), np.zeros(len(codes), np.int64)
-    for column_, values in zip(result, relation.describe(rows[known]), strict=True):
-        column_[known] = values
-    return result
 
 
 def _distinct(ids: I32) -> list[Array]:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from engine.circuit.circuit import Stratum
 from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns
-from engine.resident.relation import derived_of
+from engine.resident.changes import described_as
 from engine.spark.frames import REL, WEIGHT, long, padded, united
 from engine.spark.plans.settling import NEXT, TOUCHED, Settling
 from engine.spark.supports import Subject, Supports
@@ -239,28 +239,42 @@ def compared(
             rows = rows.join(wanted, key, "left_semi").select(*rows.columns)
         parts.append(rows.withColumns({NEW: long(0), TOUCHED: F.lit(rebuilt)}))
     old, at = F.col(NEW) == 0, F.col(HEIGHT)
-    now = ~old if rebuilt else F.lit(True)
-    values = {}
-    for side, flag in (("was", old), ("is", now)):
-        values[f"{side}_asserted"] = _sum_if(flag & (at == 0), SUPPORT)
-        values[f"{side}_derived"] = _sum_if(flag & (at > 0), SUPPORT)
-        values[f"{side}_present"] = _sum_if(flag, ENTRY)
-    summary = (
-        united(parts)
-        .groupBy(*key)
-        .agg(
-            *(value.alias(name) for name, value in values.items()),
+    sides = {"was": old, "is": ~old if rebuilt else F.lit(True)}
+    split = {
+        f"{side}_{name}": F.when(flag, F.col(name)).otherwise(0)
+        for side, flag in sides.items()
+        for name in (SUPPORT, ENTRY)
+    }
+    told = united(parts).withColumns(split)
+    signed = version.signed or stratum.signed
+    if signed:
+        # An entry of one layer may take back that of another.
+        told = told.groupBy(*key, HEIGHT).agg(
+            *(F.sum(name).alias(name) for name in split),
             F.max(TOUCHED).alias(TOUCHED),
             F.sum(NEW).alias(NEW),
         )
+    values = {}
+    for side in sides:
+        support, entry = f"{side}_{SUPPORT}", f"{side}_{ENTRY}"
+        values[f"{side}_asserted"] = _sum_if(at == 0, support)
+        values[f"{side}_derived"] = _sum_if(at > 0, support)
+        values[f"{side}_present"] = F.sum(entry)
+        last = F.max(F.when(F.col(entry) > 0, at))
+        # A tuple that has one entry is there from its height on.
+        values[f"{side}_height"] = F.coalesce(last, long(0)) if signed else F.sum(at * F.col(entry))
+    summary = told.groupBy(*key).agg(
+        *(value.alias(name) for name, value in values.items()),
+        F.max(TOUCHED).alias(TOUCHED),
+        F.sum(NEW).alias(NEW),
     )
     table = tables.collect(summary.where(TOUCHED), small=tables.small(layer.rows))
-    was_asserted, was_derived, was_present, asserted, derived, present = (array_of(table, v) for v in values)
     fold = stratum.in_place.get(version.name)
-    was_derived = derived_of(version.fold, was_derived, was_present)
-    derived = derived_of(fold, derived, present)
-    codes = codes_of(table, version.arity)
-    seen = Seen(codes, (was_asserted, was_derived, was_present), (asserted, derived, present), fold)
+    was, now = (
+        described_as(own, *(array_of(table, name) for name in values if name.startswith(side)))
+        for side, own in (("was", version.fold), ("is", fold))
+    )
+    seen = Seen(codes_of(table, version.arity), was, now, fold)
     return seen, int(array_of(table, NEW).sum())
 
 

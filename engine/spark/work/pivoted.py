@@ -26,7 +26,7 @@ from engine.data.codes import Codes
 from engine.language.syntax import Constant, walk
 from engine.maintenance.placement import Budget
 from engine.resident.bound import bind_rule
-from engine.resident.relation import derived_of
+from engine.resident.changes import described_as, nothing
 from engine.spark.frames import DERIVATIONS, REL, WEIGHT
 from engine.spark.plans.terms import is_native
 from engine.spark.session.tasks import can_map, map_in_arrow
@@ -148,7 +148,7 @@ class Pivoted:
         """What there is of every chunk, and the chunks of entries where they say all that is to be seen."""
         new = [i for i, version in enumerate(self._versions.values()) if not version.rows]
         seen = F.col(REL).isin([] if self._stratum.signed else new) & (F.col(ENTRY) == 1)
-        wanted = dict.fromkeys((*columns(self._width), DERIVED), seen)
+        wanted = dict.fromkeys((*columns(self._width), HEIGHT, DERIVED), seen)
         wanted[SUPPORT] = F.col(DERIVED).isNotNull() & seen
         lists = [F.when(condition, F.col(name)).alias(name) for name, condition in wanted.items()]
         return self._tables.collect(table.frame.select(REL, ENTRY, SIZE, MESSAGE, *lists))
@@ -190,17 +190,19 @@ class Pivoted:
         asserted = F.when(ground, F.col(SUPPORT)).otherwise(0)
         above = F.when(ground, 0).otherwise(F.col(SUPPORT))
         tuples = rows.groupBy(*key).agg(
-            F.sum(asserted).alias("asserted"), F.sum(above).alias(DERIVED), F.sum(ENTRY).alias(ENTRY)
+            F.sum(asserted).alias("asserted"),
+            F.sum(above).alias(DERIVED),
+            F.sum(ENTRY).alias(ENTRY),
+            F.coalesce(F.max(F.when(F.col(ENTRY) > 0, F.col(HEIGHT))), F.lit(0)).alias(HEIGHT),
         )
         # A tuple may be there at some heights only, and a fact need not be there where it is folded.
         told = tuples.where((F.col(ENTRY) > 0) | (F.col("asserted") > 0))
         table = self._tables.collect(told, small=False)
         fold = self._stratum.in_place.get(version.name)
         present = array_of(table, ENTRY)
-        none = np.zeros(len(present), np.int64)
-        derived = derived_of(fold, array_of(table, DERIVED), present)
-        after = array_of(table, "asserted"), derived, present
-        return Seen(codes_of(table, version.arity), (none, none, none), after, fold)
+        height = array_of(table, HEIGHT).astype(np.int64)
+        after = described_as(fold, array_of(table, "asserted"), array_of(table, DERIVED), present, height)
+        return Seen(codes_of(table, version.arity), nothing(len(present)), after, fold)
 
     def _task(self, parts: tuple[bytes, ...] = ()) -> PartFixpoint:
         arities = {name: version.arity for name, version in {**self._versions, **self._lower}.items()}
@@ -252,7 +254,8 @@ def _of_entries(found: pa.Table, arity: int) -> Seen:
     asserted, derived = np.zeros(len(codes), np.int64), np.ones(len(codes), np.int64)
     first = _values(found, SUPPORT, ground)
     asserted[: len(first)], derived[: len(first)] = first, _values(found, DERIVED, ground)
-    return _appeared(codes, asserted, derived)
+    height = _values(found, HEIGHT, np.concatenate((ground, above))).astype(np.int64)
+    return Seen(codes, nothing(len(codes)), (asserted, derived, np.ones(len(codes), np.int64), height))
 
 
 def _values(found: pa.Table, name: str, rows: Codes) -> Codes:
@@ -261,9 +264,3 @@ def _values(found: pa.Table, name: str, rows: Codes) -> Codes:
     begins, flat = lists.offsets.to_numpy(), lists.values.to_numpy()
     parts = [flat[begins[row] : begins[row + 1]] for row in rows.tolist()]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
-
-
-def _appeared(codes: Codes, asserted: Codes, derived: Codes) -> Seen:
-    """Tuples that were not there before."""
-    none = np.zeros(len(codes), np.int64)
-    return Seen(codes, (none, none, none), (asserted, derived, none + 1))

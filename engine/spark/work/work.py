@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
@@ -23,7 +22,7 @@ from engine.circuit.normal import Fold
 from engine.circuit.plan import Start
 from engine.data.codes import Codes
 from engine.maintenance.change import RelationChange
-from engine.resident.relation import hidden_of
+from engine.resident.changes import Described, change_of
 from engine.spark.changes import Changes
 from engine.spark.plans.branches import Branches
 from engine.spark.supports import Supports
@@ -103,40 +102,23 @@ class HandedOver:
     scheduled: pa.Table | None
 
 
-Values = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
-
-
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """asserted, derived and present of some tuples, before and after, int64[n] each. fold: the fold in place after the
-    epoch."""
+    """What some tuples were and are. fold: the fold in place after the epoch."""
 
     codes: Codes
-    before: Values
-    after: Values
+    before: Described
+    after: Described
     fold: Fold | None = None
 
     def change(self) -> RelationChange:
         """What a reader can see of it."""
-        (was_asserted, was_derived, was_present), (asserted, derived, present) = self.before, self.after
-        moved = present - was_present
-        changed = (asserted != was_asserted) | ((derived > 0) != (was_derived > 0)) | (moved != 0)
-        # All is the rule where a relation is made, and then nothing is copied.
-        seen = slice(None) if changed.all() else changed
-        return RelationChange(
-            self.codes[seen],
-            asserted[seen],
-            derived[seen] > 0,
-            moved[seen].astype(np.int8),
-            was_asserted[seen],
-            was_derived[seen] > 0,
-            hidden_of(self.fold, asserted[seen], present[seen]),
-        )
+        return change_of(lambda seen: self.codes[seen], self.before, self.after, self.fold)
 
     def counts(self, counts: Counts) -> Counts:
         """`counts` brought from before to after."""
         asserted, derived, present = (
             int(np.count_nonzero(after > 0)) - int(np.count_nonzero(before > 0))
-            for before, after in zip(self.before, self.after, strict=True)
+            for before, after in zip(self.before[:3], self.after[:3], strict=True)
         )
         return counts.plus(present, asserted, derived)
