@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -86,6 +87,22 @@ class Report:
             "differences": [asdict(one) for one in self.differences],
             "uncompared": self.uncompared,
         }
+
+
+def in_words(difference: Mapping[str, Any]) -> str:
+    """One difference of a report, as a line."""
+    about = difference["relation"] or ""
+    if difference["tuple"] is not None:
+        about += f"({', '.join(_written(value) for value in difference['tuple'])})"
+    sides = ""
+    if difference["expected"] is not None or difference["found"] is not None:
+        sides = f"; expected {_written(difference['expected'])}, found {_written(difference['found'])}"
+    place = "in memory" if difference["place"] == "memory" else "in the snapshot"
+    return f"{place}: {f'{about}: ' if about else ''}{difference['what']}{sides}"
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _short(value: Any) -> Any:

@@ -12,6 +12,7 @@ failed, which is shown as such. While nobody asks, this costs a question to Redi
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ import orjson
 import redis
 
 from engine.audit.audit import Subject, audit, check_recovered
-from engine.audit.report import Report
+from engine.audit.report import Report, in_words
 from engine.database.reasoner import Reasoner
 from engine.errors import StorageUnavailableError
 from engine.server.forked import Forked
@@ -86,17 +87,15 @@ class Audits:
 
     def stop(self) -> None:
         """The engine ends, or rebuilds its state: what runs has failed."""
-        if self._child is not None:
-            if not self._child.has_ended():
+        # If Redis is away, the next engine says it.
+        with contextlib.suppress(StorageUnavailableError):
+            if self._audit is not None:
+                self._attend(self._audit, 0.0)
+            if self._child is not None:
                 self._child.kill()
-            self._child = None
-        audit_, self._audit, self._unwritten = self._audit, None, None
-        if audit_ is not None:
-            try:
-                self._queue.end(audit_, "failed", None, "the engine stopped while it ran; ask for it again")
-            except StorageUnavailableError:
-                # It is told by the next engine.
-                pass
+                self._child = None
+                self._end("failed", None, "the engine stopped while it ran; ask for it again")
+        self._audit = self._unwritten = None
 
     def _begin(
         self, wanted: Audit, reasoner: object, manifest: Manifest, work: Callable[[Subject], Report]
@@ -152,17 +151,3 @@ class Audits:
     @staticmethod
     def _after(every: float | None) -> float:
         return float("inf") if every is None else time.monotonic() + every
-
-
-def in_words(difference: dict[str, Any]) -> str:
-    """One difference of a report, as a line."""
-    place = "in memory" if difference["place"] == "memory" else "in the snapshot"
-    about = difference["relation"] or ""
-    if difference["tuple"] is not None:
-        about += (
-            "(" + ", ".join(orjson.dumps(value, default=str).decode() for value in difference["tuple"]) + ")"
-        )
-    sides = ""
-    if difference["expected"] is not None or difference["found"] is not None:
-        sides = f"; expected {difference['expected']}, found {difference['found']}"
-    return f"{place}: {about + ': ' if about else ''}{difference['what']}{sides}"

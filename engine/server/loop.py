@@ -51,7 +51,6 @@ from engine.maintenance.placement import Budget
 from engine.maintenance.policy import SWITCH
 from engine.server.answers import answer
 from engine.server.attempts import Attempts
-from engine.server.audits import Audits
 from engine.server.checkpoints import Checkpoints, Keepable
 from engine.server.heartbeat import Heartbeat
 from engine.server.interruption import Interruption
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
     from engine.bulk.runner import JobRunner
     from engine.database.epoch import EpochRecord, EpochResult
     from engine.database.reasoner import GroupResult
+    from engine.server.audits import Audits
     from engine.spark.session.session import SparkSource
 
 T = TypeVar("T")

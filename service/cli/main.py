@@ -73,6 +73,10 @@ COMMANDS = {
             "read:epochs",
             "List the last epochs: time, changes, duration, and how and why they were evaluated so.",
         ),
+        "audit": (
+            "audit:audit",
+            "Audit the database: derive everything again, compare it, and verify the snapshot.",
+        ),
         "version": ("main:show_version", "Print the version."),
     },
     "Work without a service": {

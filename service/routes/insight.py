@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from engine.errors import EngineUnavailableError, StorageUnavailableError, ZedlogError, shown
 from engine.storage.client import EngineStatus
+from service.audits import last_documents
 from service.circuit import circuit_json, circuit_mermaid
 from service.context import Service, service_of
 from service.describe import READ_ERRORS, problems, summary
@@ -112,6 +113,7 @@ async def get_readiness(request: Request) -> Response:
     service = service_of(request)
     try:
         status = await service.client.status()
+        audits = await service.client.audits.last()
     except StorageUnavailableError as error:
         error.detail["missing"] = ["redis"]
         service.readiness.note("storage", f"the service is not ready: {error.message}; it keeps trying")
@@ -121,6 +123,7 @@ async def get_readiness(request: Request) -> Response:
         "epoch": status.epoch,
         "lag": status.lag,
         "recovered": status.recovered,
+        "audits": last_documents(audits),
         **_activity(status),
     }
     if not status.running:
@@ -154,6 +157,7 @@ async def _observe(service: Service) -> None:
     metrics.indexes.now = service.client.indexes
     try:
         status = await service.client.status()
+        metrics.audits.now = await service.client.audits.last()
     except StorageUnavailableError:
         # Epoch and lag keep their last values: they are unknown, not zero.
         metrics.storage_up.set(0)
