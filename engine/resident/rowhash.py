@@ -20,6 +20,7 @@ from engine.resident.kernels import kernel
 # What is hashed may be strided or read-only: columns of a block, arrays that came from Arrow.
 _I64_2 = types.Array(types.int64, 2, "A", readonly=True)
 _I64_1 = types.Array(types.int64, 1, "A", readonly=True)
+_I8_1 = types.Array(types.int8, 1, "A", readonly=True)
 _BOOL_1 = types.Array(types.boolean, 1, "A", readonly=True)
 _U64_2, _U64_1, _U8_1 = types.uint64[:, ::1], types.uint64[::1], types.uint8[::1]
 
@@ -63,38 +64,13 @@ def _flags(derived, hidden):
     return np.uint64(derived) | (np.uint64(hidden) << np.uint64(1))
 
 
-@kernel(
-    types.void(
-        _I64_2,
-        _U8_1,
-        _U64_2,
-        _U64_1,
-        _I64_1,
-        _BOOL_1,
-        _BOOL_1,
-        _I64_1,
-        _BOOL_1,
-        _BOOL_1,
-        _U64_1,
-    )
-)
-def sum_rows(
-    codes,
-    kinds,
-    texts,
-    seed,
-    weights,
-    derived,
-    hidden,
-    was_weights,
-    was_derived,
-    was_hidden,
-    total,
-):
+@kernel(types.void(_I64_2, _U8_1, _U64_2, _U64_1, _I64_1, _BOOL_1, _BOOL_1, _I8_1, _I64_1, _BOOL_1, _U64_1))
+def sum_rows(codes, kinds, texts, seed, weights, derived, hidden, present, was_weights, was_derived, total):
     """Add the hashes of the rows as they are, and subtract those of the rows as they were (of none, if `was_weights` is
     empty), to and from `total`: its low and its high 64 bits.
 
-    codes[n, arity]; kinds[arity]; texts[codes, 2]: the hashes of the symbols; seed[2].
+    codes[n, arity]; kinds[arity]; texts[codes, 2]: the hashes of the symbols; seed[2]; the others as in
+    `RelationChange`. hidden: empty if no row is.
     """
     low, high = total[0], total[1]
     one = np.uint64(1)
@@ -109,14 +85,18 @@ def sum_rows(
             else:
                 a, b = _take_in(a, b, np.uint64(code))
                 a, b = _take_in(a, b, np.uint64(kinds[c]))
-        if weights[i] != 0 or derived[i]:
-            x, y = _state(a, b, weights[i], _flags(derived[i], hidden[i]))
+        hides = hidden.size > 0 and hidden[i]
+        there = weights[i] != 0 or derived[i]
+        if there:
+            x, y = _state(a, b, weights[i], _flags(derived[i], hides))
             low += x
             high += y
             if low < x:
                 high += one
         if changed and (was_weights[i] != 0 or was_derived[i]):
-            x, y = _state(a, b, was_weights[i], _flags(was_derived[i], was_hidden[i]))
+            was_present = np.int64(there and not hides) - present[i] > 0
+            hid = was_weights[i] != 0 and not was_present
+            x, y = _state(a, b, was_weights[i], _flags(was_derived[i], hid))
             if low < x:
                 high -= one
             low -= x

@@ -15,6 +15,7 @@ read at a time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -39,9 +40,11 @@ _KINDS: dict[ColumnType | None, int] = {
     None: 5,
 }
 _PAGE = 1 << 16
-_NO_WEIGHTS, _NO_FLAGS = np.empty(0, np.int64), np.empty(0, np.bool_)
-
 Hashes = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.bool_]
+
+_NO_FLAGS: Flags = np.empty(0, np.bool_)
+_NOTHING = np.empty(0, np.int8), np.empty(0, np.int64), _NO_FLAGS
 
 
 class Objects(Protocol):
@@ -109,12 +112,22 @@ class SymbolHashes:
         self._hashes, self._known = hashes, known
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What a relation's rows begin with: a seed of its name, the marks of its columns, and which are of symbols."""
+
+    schema: Schema
+    seed: Hashes
+    kinds: npt.NDArray[np.uint8]
+    symbols: tuple[int, ...]
+
+
 class Digester:
     """Computes digests; it keeps the hashes of symbols. `chunks`, in each call: the symbols of the snapshot."""
 
     def __init__(self, objects: Objects) -> None:
         self.symbols = SymbolHashes(objects)
-        self._seeds: dict[str, Hashes] = {}
+        self._forms: dict[str, _Form] = {}
 
     def changed(
         self, digest: int, schema: Schema, change: RelationChange, chunks: Sequence[SymbolChunk]
@@ -124,15 +137,10 @@ class Digester:
         Raises:
             as `SymbolHashes.of` does.
         """
-        hidden, was_hidden = _hidden(change)
-        return self._sum(
-            digest,
-            schema,
-            change.codes,
-            (change.asserted, change.derived, hidden),
-            (change.was_asserted, change.was_derived, was_hidden),
-            chunks,
-        )
+        hidden = _NO_FLAGS if change.hidden is None else change.hidden
+        now = change.asserted, change.derived, hidden
+        was = change.present, change.was_asserted, change.was_derived
+        return self._sum(digest, schema, change.codes, now, was, chunks)
 
     def of_rows(self, schema: Schema, rows: Rows, chunks: Sequence[SymbolChunk]) -> int:
         """The digest of these rows; those of several parts of a relation sum up to the relation's.
@@ -141,33 +149,31 @@ class Digester:
             as `SymbolHashes.of` does.
         """
         now = rows.asserted, rows.derived, rows.hidden
-        return self._sum(0, schema, rows.codes, now, (_NO_WEIGHTS, _NO_FLAGS, _NO_FLAGS), chunks)
+        return self._sum(0, schema, rows.codes, now, _NOTHING, chunks)
 
     def _sum(
         self,
         digest: int,
         schema: Schema,
         codes: npt.NDArray[np.int64],
-        now: tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
-        was: tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
+        now: tuple[npt.NDArray[np.int64], Flags, Flags],
+        was: tuple[npt.NDArray[np.int8], npt.NDArray[np.int64], Flags],
         chunks: Sequence[SymbolChunk],
     ) -> int:
-        kinds = np.array([_KINDS[column.type] for column in schema.columns], np.uint8)
-        symbols = [codes[:, i] for i, kind in enumerate(kinds.tolist()) if kind == rowhash.SYMBOL]
-        texts = self.symbols.of(symbols, chunks)
+        form = self._form(schema)
+        texts = self.symbols.of([codes[:, i] for i in form.symbols], chunks)
         total = np.array([digest & _LOW, digest >> 64], np.uint64)
-        seed = self._seed(schema.relation)
-        rowhash.sum_rows(codes, kinds, texts, seed, *now, *was, total)
+        rowhash.sum_rows(codes, form.kinds, texts, form.seed, *now, *was, total)
         return int(total[0]) | int(total[1]) << 64
 
-    def _seed(self, relation: str) -> Hashes:
-        seed = self._seeds.get(relation)
-        if seed is None:
-            seed = np.frombuffer(xxh3_128_digest(f"zedlog relation {relation}".encode()), "<u8").astype(
-                np.uint64
-            )
-            self._seeds[relation] = seed
-        return seed
+    def _form(self, schema: Schema) -> _Form:
+        form = self._forms.get(schema.relation)
+        if form is None or form.schema is not schema:
+            seed = np.frombuffer(xxh3_128_digest(f"zedlog relation {schema.relation}".encode()), "<u8")
+            kinds = np.array([_KINDS[column.type] for column in schema.columns], np.uint8)
+            symbols = tuple(np.flatnonzero(kinds == rowhash.SYMBOL).tolist())
+            form = self._forms[schema.relation] = _Form(schema, seed.astype(np.uint64), kinds, symbols)
+        return form
 
 
 def program_digest(rules: Sequence[RuleInfo], declarations: str) -> int:
@@ -179,11 +185,3 @@ def program_digest(rules: Sequence[RuleInfo], declarations: str) -> int:
 def epoch_digest(program: int, relations: Iterable[int]) -> int:
     """Of a whole epoch: each row's hash has its relation's name in it, so the sum loses nothing."""
     return (program + sum(relations)) % MODULUS
-
-
-def _hidden(change: RelationChange) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Which tuples are hidden after and before the change."""
-    now = np.zeros(len(change.codes), np.bool_) if change.hidden is None else change.hidden
-    present = ((change.asserted != 0) | change.derived) & ~now
-    was_present = present.astype(np.int8) - change.present > 0
-    return now, (change.was_asserted != 0) & ~was_present

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-import pytest
 import redis
 
 from engine.storage.embedded import EmbeddedServer
