@@ -208,7 +208,9 @@ class _Audit:
                 self._compare_stored(name_of(key), relation)
         for key in sorted((self._live or {}).keys() - anew.relations.keys()):
             if same and self._live is not None and self._live[key].live:
-                self._report.add("tuple", MEMORY, "is held, but no rule mentions it", name_of(key))
+                self._report.add(
+                    "tuple", MEMORY, "is held, but neither facts nor rules ask for it", name_of(key)
+                )
 
     def _compare_stored(self, name: str, relation: Relation) -> None:
         """Compare the stored rows of a relation with those of one that was derived anew."""
@@ -257,7 +259,11 @@ class _Audit:
                     continue
             self._report.relations += 1
             self._report.tuples += len(rows)
-            have = stored.digest(name, rows)
+            try:
+                have = stored.digest(name, rows)
+            except CorruptSnapshotError as error:
+                self._report.add("symbol", MEMORY, error.message, name)
+                continue
             if have != wanted:
                 what = "the recovered state has another digest than the snapshot"
                 self._report.add("digest", MEMORY, what, name, None, in_hex(wanted), in_hex(have))

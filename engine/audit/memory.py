@@ -203,8 +203,10 @@ class Comparison:
                     "index", MEMORY, f"is in the {what}, but has no such entry", self._name, values
                 )
             times = np.bincount(posted.entries[~wrong], minlength=len(row_of))[found.entry_ids]
-            for number, told in ((0, "is missing in"), (2, "is more than once in")):
-                off = np.flatnonzero(times >= 2) if number else np.flatnonzero(times == 0)
+            for told, off, number in (
+                ("is missing in", times == 0, 0),
+                ("is more than once in", times > 1, 2),
+            ):
                 for values in self._values(found.codes, found.entry_at[off]):
                     self._report.add("index", MEMORY, f"{told} the {what}", self._name, values, 1, number)
 

@@ -72,8 +72,8 @@ class Audits:
             if self._audit is not None:
                 self._attend(self._audit, 0.0)
             elif self._recovered:
-                self._recovered = False
                 self._begin(new_audit("start", "start"), reasoner, manifest, check_recovered)
+                self._recovered = False
             elif (now := time.monotonic()) >= self._next_look:
                 self._next_look = now + _LOOK_SECONDS
                 wanted = self._queue.next()
@@ -92,10 +92,10 @@ class Audits:
             if self._audit is not None:
                 self._attend(self._audit, 0.0)
             if self._child is not None:
-                self._child.kill()
-                self._child = None
                 self._end("failed", None, "the engine stopped while it ran; ask for it again")
-        self._audit = self._unwritten = None
+        if self._child is not None:
+            self._child.kill()
+        self._child = self._audit = self._unwritten = None
 
     def _begin(
         self, wanted: Audit, reasoner: object, manifest: Manifest, work: Callable[[Subject], Report]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 from typing import Any, cast
 
 import numpy as np
@@ -230,6 +231,39 @@ def test_a_damaged_or_missing_object_is_found_and_named(published: Published, ki
     # The memory is as it was, and is compared all the same.
     assert [d for d in report.differences if d.place == "memory"] == []
     assert report.supports > 0
+
+
+def test_every_bit_of_every_object_counts(published: Published) -> None:
+    """Bits at random places, one at a time, of all objects that the epoch names."""
+    random = Random(5)
+    manifest = published.publisher.manifest
+    names = {manifest.program_id, *(chunk.id for chunk in manifest.symbols)}
+    for relation, entry in manifest.relations.items():
+        names |= {entry.id, *(key.rsplit(":", 1)[1] for key in _objects(published, "b", relation))}
+    assert len(names) >= 12
+    for name in sorted(names):
+        key = Keys(published.name).object(name)
+        right = cast(bytes, published.client.get(key))
+        for _ in range(3):
+            data = bytearray(right)
+            data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+            published.client.set(key, bytes(data))
+            told = [d.expected for d in published.audit().differences if d.kind == "object"]
+            assert told == [name]
+        published.client.set(key, right)
+    assert published.audit().differing == 0
+
+
+def test_without_memory_what_is_stored_is_verified_all_the_same(published: Published) -> None:
+    """Blocks are read again instead of being kept, and nothing is derived."""
+    subject = replace(published.subject, memory=1)
+    report = audit(subject)
+    assert report.differing == 0
+    (why,) = report.uncompared
+    assert why.startswith("what follows from facts and rules: ")
+    assert report.objects >= 8
+    _flip(published.client, _objects(published, "b", "tc")[0])
+    assert [(d.kind, d.relation) for d in audit(subject).differences] == [("object", "tc")]
 
 
 def _edited(p: Published, change: Callable[[dict[str, Any]], None]) -> None:
