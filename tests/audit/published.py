@@ -9,9 +9,10 @@ import redis
 from engine.audit.audit import Subject, audit, check_recovered
 from engine.audit.report import Report
 from engine.database.epoch import EpochResult
+from engine.resident.checkpoint import CheckpointUnusable
 from engine.resident.placement import ResidentPlacement
 from engine.resident.relation import Relation
-from engine.server.recovery import read_state
+from engine.server.recovery import read_state, versions_of
 from engine.storage.publisher import Publisher
 from engine.storage.retention import Retention
 from tests.storage.writing import new_publisher
@@ -70,6 +71,17 @@ class Published:
         """A new publisher and a new reasoner, from what is in Redis."""
         self.publisher = new_publisher(self.client, self.name)
         self.reasoner = Reasoner.restore(read_state(self.publisher), placement="resident", threads=1)
+
+    def resume(self) -> None:
+        """The same, but from a checkpoint, if it can be used."""
+        checkpoint = self.reasoner.checkpoint(self.publisher.incarnation, versions_of(self.publisher))
+        assert checkpoint is not None
+        self.publisher = new_publisher(self.client, self.name)
+        try:
+            state = read_state(self.publisher)
+            self.reasoner = Reasoner.resume(checkpoint, state, placement="resident", threads=1)
+        except CheckpointUnusable:
+            self.restart()
 
     def relation(self, name: str) -> Relation:
         """The arrays of a relation."""

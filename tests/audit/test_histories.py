@@ -37,12 +37,16 @@ def check(state: Published) -> None:
     assert state.digests() == scratch(state.reasoner)
 
 
-def follow(state: Published, changes: list[dict[str, Any]], audited: set[int]) -> None:
+def follow(state: Published, changes: list[dict[str, Any]], audited: set[int], resumed: int) -> None:
+    """Apply changes; audit after some of them, and go on from a checkpoint after one of them."""
     for step, change in enumerate(changes):
         try:
             state.apply(**change)
         except ZedlogError:
             continue
+        if step == resumed:
+            state.resume()
+            assert state.check_recovered().differing == 0
         if step in audited:
             check(state)
     check(state)
@@ -51,24 +55,39 @@ def follow(state: Published, changes: list[dict[str, Any]], audited: set[int]) -
     check(state)
 
 
-@share(0.3)
-@given(histories(), st.sampled_from([0.0, 0.2, float("inf")]), st.sets(st.integers(0, 7)))
+@share(0.2)
+@given(histories(), st.sampled_from([0.0, 0.2, float("inf")]), st.sets(st.integers(0, 7)), st.integers(0, 7))
 def test_of_positive_programs(
-    client: redis.Redis, server: EmbeddedServer, history: History, switch: float, audited: set[int]
+    client: redis.Redis,
+    server: EmbeddedServer,
+    history: History,
+    switch: float,
+    audited: set[int],
+    resumed: int,
 ) -> None:
     note(history)
     changes: list[dict[str, Any]] = [
         {"facts": epoch.fact_changes(), "rules": epoch.rule_changes()} for epoch in history.epochs
     ]
     changes[0]["declarations"] = history.declarations()
-    follow(published(client, server.url, switch), changes, audited)
+    follow(published(client, server.url, switch), changes, audited, resumed)
 
 
-@share(0.5)
-@given(dialect_histories(), st.sampled_from([0.0, 0.2, float("inf")]), st.sets(st.integers(0, 4)))
+@share(0.3)
+@given(
+    dialect_histories(),
+    st.sampled_from([0.0, 0.2, float("inf")]),
+    st.sets(st.integers(0, 4)),
+    st.integers(0, 4),
+)
 def test_of_programs_with_negation_and_aggregates(
-    client: redis.Redis, server: EmbeddedServer, history: DialectHistory, switch: float, audited: set[int]
+    client: redis.Redis,
+    server: EmbeddedServer,
+    history: DialectHistory,
+    switch: float,
+    audited: set[int],
+    resumed: int,
 ) -> None:
     note(history)
     changes = [{"declarations": history.declarations()}, *(c.arguments() for c in history.changes)]
-    follow(published(client, server.url, switch), changes, audited)
+    follow(published(client, server.url, switch), changes, audited, resumed)
