@@ -57,6 +57,7 @@ class Stored:
         self._store = ObjectStore(client, keys, 0)
         self._digester = Digester(self._store)
         self._keep = keep
+        self._read: set[str] = set()
         self._bad: set[str] = set()
         self.damaged: set[str] = set()
         """The relations with an object that is missing or damaged."""
@@ -92,6 +93,8 @@ class Stored:
             if segment.block is not None or segment.child not in self._bad:
                 blocks += [(block, at, f"a block of {of}") for block in self._store.index(segment).ids]
         self._fetch(blocks)
+        # Whatever else it names.
+        self._fetch([(name, None, "an object") for name in manifest.children()])
 
     def _check_manifest(self) -> None:
         manifest = self.manifest
@@ -155,7 +158,8 @@ class Stored:
             # What a relation cannot do without goes before what only tells of an epoch's changes.
             if one[0] not in users or one[1] is not None:
                 users[one[0]] = one
-        names = [name for name in users if name not in self._store.pending and name not in self._bad]
+        names = [name for name in users if name not in self._read]
+        self._read.update(names)
         for start in range(0, len(names), FETCH_OBJECTS):
             part = names[start : start + FETCH_OBJECTS]
             with storage_errors():
