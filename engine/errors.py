@@ -385,6 +385,12 @@ class TargetExistsError(ZedlogError):
     code = "target_exists"
 
 
+class UnknownAuditError(ZedlogError):
+    """There is no audit with that id, or it is no longer kept."""
+
+    code = "unknown_audit"
+
+
 class UnknownJobError(ZedlogError):
     """There is no job with that id, or it is no longer kept."""
 

@@ -33,6 +33,7 @@ from service.feeds.feeds import Feeds
 from service.metrics import Metrics, MetricsMiddleware
 from service.projection import ProjectionCache
 from service.routes import (
+    audits,
     changes,
     explain,
     exports,
@@ -61,6 +62,7 @@ _CALLS = (
     imports,
     exports,
     jobs,
+    audits,
     insight,
     history,
     sources,

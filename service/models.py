@@ -317,6 +317,14 @@ class Relation(BaseModel):
     columns: list[Column]
     declared: bool
     counts: TupleCounts
+    digest: Annotated[
+        str | None,
+        Field(
+            description="128 bits of the contents, in hexadecimal: equal contents have equal digests, on every "
+            "placement and after a restore. Null if a version without digests published the epoch.",
+            examples=["3f0c9a1be7d2415590aa6b1c2d3e4f50"],
+        ),
+    ] = None
 
 
 class RelationAt(Relation):
@@ -429,7 +437,8 @@ class Health(BaseModel):
 
 class Readiness(Activity):
     """Redis can be reached and an engine serves the database. `recovered` says how the engine got its state when it
-    started: from a checkpoint, or derived anew and why; null if it keeps no checkpoints."""
+    started: from a checkpoint, or derived anew and why; null if it keeps no checkpoints. `audits` are the last
+    self-audits: one that found differences does not make the service unready."""
 
     status: Literal["ready"]
     database: str
@@ -437,6 +446,83 @@ class Readiness(Activity):
     epoch: int
     lag: int
     recovered: str | None
+    audits: LastAudits
+
+
+class AuditDifference(BaseModel):
+    """One difference that an audit found. place: `memory` (of the engine) or `snapshot` (in Redis)."""
+
+    kind: Annotated[str, Field(examples=["support"])]
+    place: Literal["memory", "snapshot"]
+    what: Annotated[str, Field(examples=["has another support at height 2"])]
+    relation: str | None
+    tuple: list[Any] | None
+    expected: Any
+    found: Any
+
+
+class AuditReport(BaseModel):
+    """What an audit compared and found. `differing` counts all differences; the first are named, at most `limit` of
+    them. `uncompared` says what was left out, and why; `withheld`, how many named differences are in relations that you
+    may not read.
+    """
+
+    epoch: int
+    seconds: float
+    relations: int
+    tuples: int
+    supports: int
+    entries: int
+    postings: int
+    objects: int
+    bytes: int
+    differing: int
+    limit: int
+    differences: list[AuditDifference]
+    uncompared: list[str]
+    withheld: int
+
+
+class Audit(BaseModel):
+    """An audit. `kind` is `full`, or `start` for the comparison after a start; `report` is there once it has ended,
+    unless it failed, and then `why` says why. Times are seconds since 1970.
+    """
+
+    audit: Annotated[str, Field(examples=["a1f0a2b3c4d5e6f70"])]
+    kind: Literal["full", "start"]
+    cause: Literal["request", "schedule", "start"]
+    status: Literal["queued", "running", "passed", "differs", "failed"]
+    requested: float
+    started: float | None
+    finished: float | None
+    report: AuditReport | None
+    why: str | None
+    status_url: str
+
+
+class Audits(BaseModel):
+    """The newest audits first."""
+
+    audits: list[Audit]
+
+
+class LastAudit(BaseModel):
+    """The summary of an audit that has ended."""
+
+    id: str
+    kind: str
+    status: str
+    finished: float
+    epoch: int | None
+    differing: int | None
+    why: str | None
+
+
+class LastAudits(BaseModel):
+    """The last audit of everything, and the last comparison after a start; null if there is none."""
+
+    full: LastAudit | None
+    start: LastAudit | None
 
 
 class ProblemType(BaseModel):

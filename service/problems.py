@@ -129,6 +129,7 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.BadRowsError: 422,
     errors.TargetExistsError: 409,
     errors.UnknownJobError: 404,
+    errors.UnknownAuditError: 404,
     errors.JobNotCancellableError: 409,
     errors.JobCancelledError: 409,
     errors.TransactionCancelledError: 409,

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from engine.bulk.runner import JobRunner
     from engine.database.epoch import EpochRecord, EpochResult
     from engine.database.reasoner import GroupResult
+    from engine.server.audits import Audits
     from engine.spark.session.session import SparkSource
 
 T = TypeVar("T")
@@ -109,7 +110,9 @@ class Engine:
         on_ready: Callable[[int], None] | None = None,
         jobs: JobRunner | None = None,
         checkpoints: Checkpoints | None = None,
+        audits: Audits | None = None,
     ) -> None:
+        self._audits = audits
         self._jobs = jobs
         self._checkpoints = checkpoints
         self._options = options or EngineOptions()
@@ -219,6 +222,8 @@ class Engine:
                     if entries:
                         self._commit(entries, publisher, reasoner)
                     self._keep_state(publisher, reasoner)
+                    if self._audits is not None:
+                        self._audits.consider(reasoner, publisher.manifest)
             self._keep_state(publisher, reasoner, stopping=True)
         except EngineLeaseError as error:
             logger.warning("%s; starting again from Redis", error.message)
@@ -228,6 +233,8 @@ class Engine:
         except _StoppedError:
             pass
         finally:
+            if self._audits is not None:
+                self._audits.stop()
             if self._checkpoints is not None:
                 self._checkpoints.close()
             gc.unfreeze()
@@ -271,6 +278,8 @@ class Engine:
         self._kept_bytes = 0
         if self._checkpoints is not None:
             self._heartbeat.recovered = self._checkpoints.how
+        if self._audits is not None:
+            self._audits.recovered()
         logger.info("epoch %d recovered in %.3f s", publisher.head.epoch, time.monotonic() - began)
         return publisher, reasoner
 
@@ -530,6 +539,7 @@ def run_engine(
     spark: SparkSource | None = None,
     jobs: JobRunner | None = None,
     checkpoints: Checkpoints | None = None,
+    audits: Audits | None = None,
 ) -> int:
     """Serve a database until SIGTERM or SIGINT, in the main thread. Returns the exit status. `spark` is the process's
     one source of a Spark session, for the placement and for whatever else needs one; it is closed at the end.
@@ -542,7 +552,7 @@ def run_engine(
         print(f"engine ready: database {database} at epoch {epoch}", flush=True)
 
     factory = reasoner_factory or restore_reasoner
-    engine = Engine(redis_url, database, factory, options, say_ready, jobs, checkpoints)
+    engine = Engine(redis_url, database, factory, options, say_ready, jobs, checkpoints, audits)
 
     def overdue() -> None:
         """Told to stop, and still in a kernel: the data in Redis is complete at any time, so the process may simply

@@ -18,6 +18,7 @@ from engine.data.transaction import Transaction
 from engine.errors import EngineUnavailableError, EpochNotRetainedError, InvalidRequestError
 from engine.storage.announcements import Announcements, stream_id
 from engine.storage.appends import Appends
+from engine.storage.audits import AuditClient
 from engine.storage.begun import Mark
 from engine.storage.connection import connect_async, storage_errors
 from engine.storage.head import FIELDS, Head
@@ -59,6 +60,7 @@ class DatabaseClient:
         self.tokens = TokenStore(client, self._keys)
         self.history = HistoryClient(client, self._keys)
         self.subscriptions = SubscriptionClient(client, self._keys)
+        self.audits = AuditClient(client, self._keys)
 
     @classmethod
     def connect(

@@ -22,6 +22,10 @@ atomic scripts need.
 | `jobs` | sorted set | ids of bulk jobs by the time of their creation |
 | `jobs:queue`, `jobs:running` | list | ids of jobs that wait; of the ones that an engine has taken |
 | `jobs:batches` | hash | import -> the transaction that names its batch files |
+| `audits` | sorted set | ids of audits by the time of their request |
+| `audits:queue` | list | ids of audits that wait for the engine |
+| `audits:last` | hash | kind of audit -> the summary of the one that ended last |
+| `audit:ID` | string | one audit: what was asked for, status, report |
 | `job:ID` | hash | one job: request, status, progress, result |
 | `subscriptions` | hash | name of a subscription -> `LIMIT CREATED FILTER` (engine/storage/subscriptions.py) |
 | `subscriptions:acknowledged` | sorted set | names of subscriptions by the last epoch that was acknowledged |
@@ -127,6 +131,21 @@ class Keys:
     @property
     def holding(self) -> str:
         return self.prefix + "subscriptions:holding"
+
+    @property
+    def audits(self) -> str:
+        return self.prefix + "audits"
+
+    @property
+    def audit_queue(self) -> str:
+        return self.prefix + "audits:queue"
+
+    @property
+    def last_audits(self) -> str:
+        return self.prefix + "audits:last"
+
+    def audit(self, audit_id: str) -> str:
+        return f"{self.prefix}audit:{audit_id}"
 
     def job(self, job_id: str) -> str:
         return f"{self.prefix}job:{job_id}"

@@ -17,11 +17,12 @@ rules or schemas changed.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import orjson
@@ -30,19 +31,31 @@ import redis
 from engine.database.epoch import EpochRecord, RuleInfo, changed_name
 from engine.errors import CorruptSnapshotError, EngineLeaseError, EpochNotRetainedError, shown
 from engine.language.schema import Schema
-from engine.storage.compaction import EMPTY, apply_change
+from engine.maintenance.change import RelationChange
+from engine.storage.compaction import EMPTY, apply_change, read_parts
 from engine.storage.connection import storage_errors
+from engine.storage.digests import MODULUS, Digester, epoch_digest, program_digest
 from engine.storage.head import FIELDS, Head
 from engine.storage.keys import Keys
 from engine.storage.lease import Lease
 from engine.storage.log import START
-from engine.storage.manifest import PROGRAM, Manifest, RelationEntry, Segment, StoredProgram
+from engine.storage.manifest import (
+    PROGRAM,
+    Manifest,
+    RelationEntry,
+    Segment,
+    StoredProgram,
+    SymbolChunk,
+    in_hex,
+)
 from engine.storage.objects import ObjectStore
 from engine.storage.outcome import Outcome
 from engine.storage.references import References
 from engine.storage.retention import Retention
 from engine.storage.scripts import LOWEST, PUBLISH, STAGE
 from engine.storage.symbol_chunks import append_symbols, forget_symbols
+
+logger = logging.getLogger("zedlog.engine")
 
 # Objects of more bytes than this together are sent ahead, in portions, so that no single command grows with
 # the epoch and other clients get their turn in between.
@@ -88,6 +101,7 @@ class _Published:
     rules: tuple[RuleInfo, ...]
     schemas: Mapping[str, Schema]
     declarations: str
+    digest: int
 
 
 @dataclass(slots=True)
@@ -129,6 +143,7 @@ class Publisher:
         self._script = client.register_script(PUBLISH)
         self._stage_script = client.register_script(STAGE)
         self.store = ObjectStore(client, self._keys, cache_bytes)
+        self._digester = Digester(self.store)
         self._references = References(self.store.children)
         self._retained: deque[_Retained] = deque()
         self._retained_bytes = 0
@@ -219,6 +234,26 @@ class Publisher:
         for manifest in manifests:
             self._references.add(manifest.children())
             self._retain(manifest)
+        if newest.digest is None:
+            self._manifest = self._digested(newest)
+
+    def _digested(self, manifest: Manifest) -> Manifest:
+        """A manifest of a version that did not have digests, or that could not compute them, with digests. What cannot
+        be read stays without one: it may never be needed, and must not keep the engine from starting.
+        """
+        program = StoredProgram.decode(self.store.get([manifest.program_id])[0])
+        relations = dict(manifest.relations)
+        for name, entry in relations.items():
+            if entry.digest is None:
+                parts, schema = read_parts(self.store.relation(entry.id), self.store), program.schemas[name]
+                try:
+                    total = sum(self._digester.of_rows(schema, rows, manifest.symbols) for rows in parts)
+                except CorruptSnapshotError as error:
+                    logger.warning("%s has no digest: %s", name, error)
+                    continue
+                relations[name] = replace(entry, digest=total % MODULUS)
+        digest = _digest_of(program_digest(program.rules, program.declarations), relations)
+        return replace(manifest, relations=relations, digest=digest)
 
     def _retain(self, manifest: Manifest) -> None:
         self._retained.append(_Retained.of(manifest))
@@ -258,7 +293,7 @@ class Publisher:
             dead += self._references.remove(gone.children)
         dead_keys += [self._keys.object(name) for name in dead]
         objects = {name: self.store.pending[name] for name in alive}
-        summary = _summary(record, now, outcomes)
+        summary = _summary(record, now, outcomes, manifest.digest)
         # The next one is not known before this one has let go; it holds nothing older.
         late = self._holding
         released = [late] if late is not None and manifest.epoch - late.epoch > late.limit else []
@@ -273,6 +308,7 @@ class Publisher:
         assert not record.symbols or record.first_symbol == (before.symbol_count if before else 0), (
             "an epoch's symbols go on where the last one's ended"
         )
+        self._digester.symbols.add(record.first_symbol, record.symbols)
         relations = dict(before.relations) if before else {}
         changes: dict[str, Segment] = {}
         # What a relation held with other types goes before what it holds now comes.
@@ -283,16 +319,18 @@ class Publisher:
             entry = relations.pop(name, None)
             old = self.store.relation(entry.id) if entry else None
             counts = entry.counts if entry else EMPTY
+            digest = self._digest_after(entry, record.changed_schemas[key], change, symbols)
             relation, counts, changes[key] = apply_change(old, counts, change, self.store)
             assert key == name or not counts.all, "a relation that is replaced is emptied first"
             if counts.all:
-                relations[name] = RelationEntry(self.store.put_relation(relation), counts)
+                relations[name] = RelationEntry(self.store.put_relation(relation), counts, digest)
+        program = self._published_program(record)
         return Manifest(
             epoch=record.epoch,
             oldest=self._oldest_retained(record.epoch, now),
             incarnation=self.incarnation,
             time=now,
-            program_id=self._program_id(record),
+            program_id=program.id,
             relations=relations,
             symbols=append_symbols(
                 forget_symbols(symbols, record.forgotten, self.store), record.symbols, self.store
@@ -304,19 +342,40 @@ class Publisher:
                 if record.changed_schemas[name] != record.schemas.get(name)
             },
             written=sum(map(len, self.store.pending.values())),
+            digest=_digest_of(program.digest, relations),
         )
 
-    def _program_id(self, record: EpochRecord) -> str:
+    def _digest_after(
+        self,
+        entry: RelationEntry | None,
+        schema: Schema,
+        change: RelationChange,
+        symbols: tuple[SymbolChunk, ...],
+    ) -> int | None:
+        """The digest of a relation after a change; None if it is not known. What is damaged elsewhere must not keep an
+        epoch from being published.
+        """
+        before = entry.digest if entry else 0
+        if before is None:
+            return None
+        try:
+            return self._digester.changed(before, schema, change, symbols)
+        except CorruptSnapshotError as error:
+            logger.error("%s has no digest from now on: %s", schema.relation, error)
+            return None
+
+    def _published_program(self, record: EpochRecord) -> _Published:
         """The object of the record's program; that of the last epoch, if it has the same rules and schemas."""
         before, last = self._manifest, self._program
         if before is not None and last is not None and before.program_id == last.id:
             unchanged = record.rules is last.rules and record.schemas is last.schemas
             if unchanged and record.declarations == last.declarations:
-                return before.program_id
+                return last
         program = StoredProgram(record.rules, record.declarations, dict(record.schemas))
         id_ = self.store.put(PROGRAM, program.encode())
-        self._program = _Published(id_, record.rules, record.schemas, record.declarations)
-        return id_
+        digest = program_digest(record.rules, record.declarations)
+        self._program = _Published(id_, record.rules, record.schemas, record.declarations, digest)
+        return self._program
 
     def _oldest_retained(self, epoch: int, now: float) -> int:
         """Each epoch is looked at until it goes, so this costs what goes."""
@@ -446,7 +505,16 @@ _EMPTY_EPOCH = EpochRecord(
 )
 
 
-def _summary(record: EpochRecord, now: float, outcomes: Sequence[tuple[str, Outcome]]) -> bytes:
+def _digest_of(program: int, relations: Mapping[str, RelationEntry]) -> int | None:
+    """The digest of an epoch; None if that of one of its relations is not known."""
+    digests = [entry.digest for entry in relations.values()]
+    known = [digest for digest in digests if digest is not None]
+    return epoch_digest(program, known) if len(known) == len(digests) else None
+
+
+def _summary(
+    record: EpochRecord, now: float, outcomes: Sequence[tuple[str, Outcome]], digest: int | None
+) -> bytes:
     changes = {name: {"inserted": i, "deleted": d} for name, (i, d) in record.counts.items()}
     return orjson.dumps(
         {
@@ -456,6 +524,7 @@ def _summary(record: EpochRecord, now: float, outcomes: Sequence[tuple[str, Outc
             # They follow one another in the log, and in the results.
             "first_transaction": outcomes[0][0] if outcomes else None,
             "last_transaction": outcomes[-1][0] if outcomes else None,
+            "digest": in_hex(digest),
             "changes": changes,
             "strategy": record.strategy,
             "placement": record.placement,

@@ -36,7 +36,7 @@ from engine.storage.blocks import Present
 from engine.storage.compaction import EMPTY
 from engine.storage.indexes import Indexes
 from engine.storage.lookup import at_most, everything, page
-from engine.storage.manifest import Manifest, RelationEntry, StoredProgram, TupleCounts
+from engine.storage.manifest import Manifest, RelationEntry, StoredProgram, TupleCounts, in_hex
 from engine.storage.packed import Part, Wanted
 from engine.storage.reader import ObjectReader, Texts
 from engine.storage.rows import Rows, concatenate
@@ -127,6 +127,14 @@ class Snapshot:
         self._schema(relation)
         entry = self._manifest.relations.get(relation)
         return entry.counts if entry else EMPTY
+
+    def digest(self, relation: str) -> str | None:
+        """The digest of a relation in `schemas`; None if the epoch was published by a version without digests.
+        Raises UnknownRelationError.
+        """
+        self._schema(relation)
+        entry = self._manifest.relations.get(relation)
+        return in_hex(entry.digest if entry else 0)
 
     async def facts(
         self,

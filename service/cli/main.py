@@ -100,6 +100,10 @@ COMMANDS = {
             "Show since which epoch and transaction a tuple has been there without interruption.",
         ),
         "history": ("history:history", "Show when tuples came and went, and through which transactions."),
+        "audit": (
+            "audit:audit",
+            "Audit the database: derive everything again, compare it, and verify the snapshot.",
+        ),
         "version": ("main:show_version", "Print the version."),
     },
     "Work without a service": {

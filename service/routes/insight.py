@@ -13,6 +13,7 @@ from engine.errors import EngineUnavailableError, StorageUnavailableError, Zedlo
 from engine.storage.client import EngineStatus
 from service.access.rights import visible_epoch
 from service.access.roles import needs
+from service.audits import last_documents
 from service.circuit import circuit_json, circuit_mermaid
 from service.context import Service, service_of
 from service.describe import READ_ERRORS, problems, summary
@@ -134,6 +135,7 @@ async def get_readiness(request: Request) -> Response:
     service, principal = service_of(request), principal_of(request)
     try:
         status = await service.client.status()
+        audits = await service.client.audits.last()
     except StorageUnavailableError as error:
         error.detail["missing"] = ["redis"]
         service.readiness.note("storage", f"the service is not ready: {error.message}; it keeps trying")
@@ -143,6 +145,7 @@ async def get_readiness(request: Request) -> Response:
         "epoch": status.epoch,
         "lag": status.lag,
         "recovered": status.recovered if principal.reads is None else None,
+        "audits": last_documents(audits),
         **_activity(status, principal),
     }
     if not status.running:
@@ -180,6 +183,7 @@ async def _observe(service: Service) -> None:
     service.feeds.observe()
     try:
         status = await service.client.status()
+        metrics.audits.now = await service.client.audits.last()
     except StorageUnavailableError:
         # Epoch and lag keep their last values: they are unknown, not zero.
         metrics.storage_up.set(0)

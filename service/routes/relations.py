@@ -117,6 +117,7 @@ def _relation(snapshot: Snapshot, name: str) -> dict[str, Any]:
         "columns": describe_columns(schema.columns),
         "declared": schema.declared,
         "counts": {"all": counts.all, "asserted": counts.asserted, "derived": counts.derived},
+        "digest": snapshot.digest(name),
     }
 
 

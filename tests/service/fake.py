@@ -39,6 +39,7 @@ from engine.storage.client import EngineStatus, Outcome, Receipt
 from engine.storage.indexes import IndexStats
 from engine.storage.snapshot import ChangedRows, Page, TupleCounts
 from engine.storage.token import format_token
+from tests.service.fake_audits import FakeAudits
 from tests.service.fake_history import FakeHistory
 from tests.service.fake_jobs import FakeJobs
 from tests.service.fake_subscriptions import FakeSubscriptions
@@ -195,6 +196,9 @@ class FakeSnapshot:
             len(state.all(relation)), len(state.facts.get(relation, ())), len(state.derived.get(relation, ()))
         )
 
+    def digest(self, relation: str) -> str | None:
+        return f"{hash(frozenset(self.state.all(relation))) % 2**128:032x}"
+
     async def facts(self, relation, bound=None, domain="all", limit=1000, after=None) -> Page:
         if relation not in self.schemas:
             raise UnknownRelationError(f"there is no relation {relation!r}")
@@ -293,6 +297,7 @@ class FakeClient:
         self.tokens = FakeTokens(self._reach)
         self.history = FakeHistory(self._reach)
         self.subscriptions = FakeSubscriptions(self._reach)
+        self.audits = FakeAudits(self._reach)
 
     def _reach(self) -> None:
         if self.redis_away:

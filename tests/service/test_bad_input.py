@@ -330,6 +330,7 @@ class TestUnavailable:
             "engine": "running",
             "epoch": 1,
             "lag": 0,
+            "audits": {"full": None, "start": None},
             "recovered": None,
             "running": None,
             "faults": 0,

@@ -404,6 +404,7 @@ class TestFormats:
                 code="x",
                 name="x",
                 source="hr",
+                audit_id="a1",
             )
             response = graph.request(method.upper(), url, headers={"accept": "image/png"}, json=EDGE)
             assert problem(response, 406, "not_acceptable")["offered"], (method, path)
