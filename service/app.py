@@ -26,7 +26,7 @@ from service.description import describe
 from service.evaluation import Evaluator
 from service.metrics import Metrics, MetricsMiddleware
 from service.projection import ProjectionCache
-from service.routes import exports, imports, insight, jobs, query, relations, rules, transactions
+from service.routes import backups, exports, imports, insight, jobs, query, relations, rules, transactions
 from service.settings import Settings
 
 
@@ -55,7 +55,7 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
     app.state.service = service
     app.add_middleware(MetricsMiddleware, metrics=service.metrics)
     problems.install(app)
-    for module in (transactions, rules, relations, query, imports, exports, jobs, insight):
+    for module in (transactions, rules, relations, query, imports, exports, jobs, insight, backups):
         app.include_router(module.router)
     describe(app)
     return app

@@ -88,7 +88,7 @@ class Transaction:
 
     `mode="set"`: adding what is there already, and retracting what is not there, has no effect; weights stay 0 or 1.
     `dry_run`: evaluate and report, but change nothing. `strategy`, `placement`: how the transaction must be evaluated;
-    None leaves the choice to the engine.
+    None leaves the choice to the engine. `onto_empty`: refused unless the database is empty (a restore).
     """
 
     facts: tuple[FactChange, ...] = ()
@@ -101,6 +101,7 @@ class Transaction:
     strategy: Strategy | None = None
     placement: PlacementName | None = None
     batches: tuple[FactFiles, ...] = ()
+    onto_empty: bool = False
 
     @classmethod
     def parse(
@@ -183,6 +184,7 @@ class Transaction:
             "strategy": self.strategy,
             "placement": self.placement,
             "batches": self.batches or None,
+            "onto_empty": self.onto_empty or None,
         }
         return orjson.dumps(
             {
@@ -209,8 +211,11 @@ class Transaction:
         try:
             body = orjson.loads(payload)
             batches = tuple(_batch(entry) for entry in body.pop("batches", ()))
+            onto_empty = bool(body.pop("onto_empty", False))
             transaction = cls.parse(**body)
-            return replace(transaction, batches=batches) if batches else transaction
+            if batches or onto_empty:
+                return replace(transaction, batches=batches, onto_empty=onto_empty)
+            return transaction
         except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError, InvalidRequestError) as error:
             raise CorruptLogError(f"a log entry is not a transaction: {error}") from error
 

@@ -8,6 +8,7 @@ without further steps when Redis is back.
 from __future__ import annotations
 
 import time
+from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
 import orjson
@@ -20,6 +21,7 @@ from engine.storage.appends import Appends
 from engine.storage.begun import Mark
 from engine.storage.connection import connect_async, storage_errors
 from engine.storage.head import FIELDS, Head
+from engine.storage.holds import holding
 from engine.storage.indexes import Indexes, IndexStats
 from engine.storage.jobs import JobClient
 from engine.storage.keys import Keys
@@ -136,6 +138,10 @@ class DatabaseClient:
                 snapshot = await Snapshot.load(data, self._reader, self._indexes)
                 self._newest = head, snapshot
                 return snapshot
+
+    def hold(self, epoch: int) -> AbstractAsyncContextManager[None]:
+        """A context during which an epoch that is retained stays so, for a reader that takes long."""
+        return holding(self._redis, self._keys, epoch)
 
     async def wait_epoch(self, epoch: int, timeout: float) -> bool:
         """Wait up to `timeout` seconds until an epoch is published; whether it is.

@@ -18,6 +18,7 @@ atomic scripts need.
 | `status` | hash | the engine's state for readers, and the faults that it met |
 | `begun` | hash | the transactions that the engine applies now, or applied when it ended (engine/storage/begun.py) |
 | `cancels` | set | ids of transactions that are to be cancelled |
+| `holds` | sorted set | epochs that are being read for long, by the time until which they are held |
 | `jobs` | sorted set | ids of bulk jobs by the time of their creation |
 | `jobs:queue`, `jobs:running` | list | ids of jobs that wait; of the ones that an engine has taken |
 | `jobs:batches` | hash | import -> the transaction that names its batch files |
@@ -91,6 +92,10 @@ class Keys:
     @property
     def cancels(self) -> str:
         return self.prefix + "cancels"
+
+    @property
+    def holds(self) -> str:
+        return self.prefix + "holds"
 
     @property
     def jobs(self) -> str:

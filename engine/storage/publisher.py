@@ -18,7 +18,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -108,6 +108,7 @@ class Publisher:
         self._references = References(self.store.children)
         self._retained: deque[_Retained] = deque()
         self._unsettled: _Publication | None = None
+        self.held: Callable[[], int | None] = lambda: None
         self._program: _Published | None = None
         self._head = read_head(client, self._keys)
         self.incarnation = self._head.incarnation if self._head else secrets.token_hex(4)
@@ -262,9 +263,11 @@ class Publisher:
         return id_
 
     def _oldest_retained(self, epoch: int, now: float) -> int:
-        oldest_by_count = epoch - self._retention.epochs + 1
+        oldest_by_count, held = epoch - self._retention.epochs + 1, self.held()
         for retained in self._retained:
             if retained.epoch >= oldest_by_count or retained.time > now - self._retention.seconds:
+                return retained.epoch
+            if held is not None and retained.epoch >= held:
                 return retained.epoch
         return epoch
 

@@ -28,10 +28,13 @@ _STAGES = {
     "read": "reading, parsing, summing weights",
     "again": "reading unusual lines again",
     "rejects": "writing the bad rows",
+    "verify": "checking the backup",
+    "batches": "writing its facts for the engine",
     "append": "appending to the log",
     "apply": "applying the epoch",
     "collect": "reading the snapshot",
     "write": "writing the files",
+    "compare": "comparing with the backup",
 }
 
 jobs_app = typer.Typer(no_args_is_help=True, help="Bulk imports and exports: list, watch, cancel.")
@@ -147,6 +150,12 @@ def report(job: Json) -> None:
     result = job["result"]
     if result is None:
         return
+    if job["kind"] == "restore":
+        # Here, for that module uses this one.
+        from service.cli.backups import report_restore
+
+        report_restore(job)
+        return
     if job["kind"] == "export":
         files = f", {result['files']:,} file{'s' * (result['files'] != 1)}, {size(result['bytes'])}"
         out.print(
@@ -200,6 +209,8 @@ def what(job: Json) -> str:
     request = job["request"]
     if job["kind"] == "import":
         return f"import {', '.join(request['paths'])} into {request.get('relation') or 'its relations'}"
+    if job["kind"] == "restore":
+        return f"restore a backup of {size(request['bytes'])}"
     return f"export {request.get('relation') or request.get('query')} to {request['path']}"
 
 
