@@ -21,8 +21,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 
 from service.cli import options
 from service.cli.client import Json, ServiceClient
-from service.cli.jobs import follow, report, seconds, size
-from service.cli.output import counted, err, fail, note, out
+from service.cli.jobs import follow, report, size
+from service.cli.output import counted, err, note, out
 
 if TYPE_CHECKING:
     from engine.backup.reading import Backup
@@ -102,7 +102,7 @@ def dump(
         Path | None, typer.Option("--from", metavar="BACKUP", help="Dump a backup; needs no service.")
     ] = None,
 ) -> None:
-    """Write one epoch as program text and files of facts, for Souffle, `zedlog run`, or a person.
+    """Write one epoch as program text and files of facts, for Souffle, for zedlog run, or for people.
 
     A folder gets `program.dl` and one `.facts` for each relation that has facts; a name that ends in .dl becomes one
     program with the facts as clauses. What Souffle does not know is said. Weights are not kept; a backup keeps them.
@@ -221,28 +221,3 @@ def _progress() -> Progress:
         transient=True,
         disable=not err.is_terminal,
     )
-
-
-def report_restore(job: Json) -> None:
-    """Print what a restore did (`zedlog jobs wait` does, too)."""
-    result = job["result"]
-    origin = result["backup"]
-    out.print(
-        f"restored epoch {origin['epoch']} of {escape(origin['database'])} in {seconds(result['seconds'])}: "
-        f"{counted(result['facts'], 'fact')}, {counted(result['rules'], 'rule')}, as epoch [bold]{result['epoch']}[/]"
-    )
-    if not result["compared"]:
-        note(
-            "[yellow]the database has changed since, so its derived tuples were not compared with the backup[/]"
-        )
-    elif not result["differences"]:
-        out.print(
-            f"  all {counted(result['relations'], 'relation')} hold what the backup says, derived tuples included"
-        )
-    for one in result["differences"]:
-        said, now = _numbers(one["backup"]), _numbers(one["now"])
-        fail(f"{one['relation']} differs: the backup says {said}, now there are {now}")
-
-
-def _numbers(tuples: Json) -> str:
-    return f"{tuples['all']:,} tuples, {tuples['asserted']:,} asserted, {tuples['derived']:,} derived"

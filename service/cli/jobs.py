@@ -16,7 +16,7 @@ from rich.table import Table
 
 from service.cli import options
 from service.cli.client import Json, Refused, ServiceClient
-from service.cli.output import err, note, out
+from service.cli.output import err, fail, note, out
 
 _POLL_SECONDS = 0.2
 _RATED_ROWS = 10_000
@@ -151,10 +151,7 @@ def report(job: Json) -> None:
     if result is None:
         return
     if job["kind"] == "restore":
-        # Here, for that module uses this one.
-        from service.cli.backups import report_restore
-
-        report_restore(job)
+        _report_restore(job)
         return
     if job["kind"] == "export":
         files = f", {result['files']:,} file{'s' * (result['files'] != 1)}, {size(result['bytes'])}"
@@ -185,6 +182,31 @@ def report(job: Json) -> None:
             f"they are listed in {escape(str(result['rejects']))}[/]"
         )
         _show_bad_rows(result)
+
+
+def _report_restore(job: Json) -> None:
+    """Print what a restore did."""
+    result = job["result"]
+    origin = result["backup"]
+    out.print(
+        f"restored epoch {origin['epoch']} of {escape(origin['database'])} in {seconds(result['seconds'])}: "
+        f"{_counted(result['facts'], 'fact')}, {_counted(result['rules'], 'rule')}, as epoch [bold]{result['epoch']}[/]"
+    )
+    if not result["compared"]:
+        note(
+            "[yellow]the database has changed since, so its derived tuples were not compared with the backup[/]"
+        )
+    elif not result["differences"]:
+        out.print(
+            f"  all {_counted(result['relations'], 'relation')} hold what the backup says, derived tuples included"
+        )
+    for one in result["differences"]:
+        said, now = _numbers(one["backup"]), _numbers(one["now"])
+        fail(f"{one['relation']} differs: the backup says {said}, now there are {now}")
+
+
+def _numbers(tuples: Json) -> str:
+    return f"{tuples['all']:,} tuples, {tuples['asserted']:,} asserted, {tuples['derived']:,} derived"
 
 
 def _rate(job: Json) -> str:

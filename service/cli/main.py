@@ -71,7 +71,7 @@ COMMANDS = {
         ),
         "dump": (
             "backups:dump",
-            "Write one epoch as program text and files of facts, for Souffle, `zedlog run`, or a person.",
+            "Write one epoch as program text and files of facts, for Souffle, for zedlog run, or for people.",
         ),
     },
     "Ask": {

@@ -32,7 +32,7 @@ from service.parameters import AsOf, IdempotencyKey, only_known_parameters
 from service.principal import ForbiddenError, Principal, principal_of
 from service.problems import InvalidParameterError, NotAcceptableError
 from service.reading import pin
-from service.routes.imports import ENDED, SUBMITTED, Wait
+from service.routes.imports import ENDED, OCTETS, SUBMITTED, Wait
 from service.uploads import receive
 
 router = APIRouter(tags=["backup"], dependencies=[Depends(only_known_parameters)])
@@ -120,7 +120,7 @@ async def _held(service: Service, snapshot: Snapshot) -> AsyncIterator[bytes]:
         "x-zedlog-role": "admin",
         "requestBody": {
             "required": True,
-            "content": {_ZIP: {"schema": {"type": "string", "format": "binary", "minLength": 1}}},
+            "content": {OCTETS: {"schema": {"type": "string", "format": "binary", "minLength": 1}}},
         },
     },
     operation_id="postRestore",
@@ -128,10 +128,10 @@ async def _held(service: Service, snapshot: Snapshot) -> AsyncIterator[bytes]:
 async def post_restore(
     request: Request, idempotency_key: IdempotencyKey = None, wait: Wait = False
 ) -> Response:
-    """The body is the zip. It is checked completely before anything is applied, then applied as one epoch; afterwards
-    the numbers of tuples are compared with those of the backup (`differences` in the job's result). A file that is
-    damaged is refused with the name of its damaged member, and a database that has facts, rules or declarations refuses
-    every backup.
+    """The body is the zip, whatever its Content-Type. It is checked completely before anything is applied, then applied
+    as one epoch; afterwards the numbers of tuples are compared with those of the backup (`differences` in the job's
+    result). A file that is damaged is refused with the name of its damaged member, and a database that has facts, rules
+    or declarations refuses every backup.
     """
     _check_whole(principal_of(request))
     service = service_of(request)

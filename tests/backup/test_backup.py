@@ -38,6 +38,7 @@ RULES = [
     {"rule": "dear(i) :- cost(i, p, _, true), p > 1.5.", "weight": 1},
     {"rule": "best(i, min n : { cost(i, _, n, _) }) :- cost(i, _, _, _).", "weight": 1},
     {"rule": "alone(x) :- edge(x, _), !tc(x, x); tc(x, x), edge(x, x).", "weight": 2},
+    {"rule": "dist(y, min(d + w)) :- dist(x, d), way(x, y, w).", "weight": 1},
 ]
 STRANGE = ['tab\there, "quoted"', "line\nbreak\r", "", "ünï🙂", "\ufeffmark", "a,b", " space "]
 
@@ -56,6 +57,9 @@ def fill(database: Home) -> None:
             {"relation": "flag", "tuples": [[]]},
             {"relation": "loose", "tuples": [[i, i * i] for i in range(1000)]},
             {"relation": "derivedtoo", "tuples": [["a"]]},
+            {"relation": "way", "tuples": [["a", "b", 3], ["b", "c", 4], ["a", "c", 9]]},
+            # The second only contributes to the minimum: it is a fact, but its tuple is not there.
+            {"relation": "dist", "tuples": [["a", 0], ["c", 100]]},
         ],
         rules=[{"rule": "derivedtoo(x) :- edge(x, _)."}],
     )
@@ -72,6 +76,8 @@ def test_everything_comes_back(origin: Home, other: Home, tmp_path: Path) -> Non
     before, after = origin.everything(), other.everything()
     assert before["relations"]["edge"][1]["a", "b"] == (2**40 + 1, False)
     assert before["relations"]["tc"][1]["a", "c"] == (0, True)
+    assert before["relations"]["dist"][1].keys() == {("a", 0), ("b", 3), ("c", 7)}
+    assert before["relations"]["dist"][2] == {("a", 0): 1, ("c", 100): 1}
     assert after == before
     # It goes on as the original would.
     for database in (origin, other):
@@ -289,7 +295,7 @@ def test_forged_files(whole: Path, tmp_path: Path) -> None:
         return apply
 
     path = tmp_path / "forged.zip"
-    assert opened(rewritten(whole, path, lambda members: None)).manifest.rules == 7
+    assert opened(rewritten(whole, path, lambda members: None)).manifest.rules == 8
     cases: list[tuple[Callable[[dict[str, bytes]], Any], str]] = [
         (lambda m: m.update({"../../etc/passwd": b"x"}), "../../etc/passwd"),
         (lambda m: m.update({"facts/../../x.parquet": b"x"}), "facts/../../x.parquet"),

@@ -52,7 +52,7 @@ def test_a_dump_that_is_run_gives_the_same_relations(origin: Home, tmp_path: Pat
         remarks = dump_folder(backup, folder)
         assert {path.name for path in folder.iterdir()} == {
             "program.dl",
-            *(f"{name}.facts" for name in ("cost", "derivedtoo", "edge", "flag", "loose")),
+            *(f"{name}.facts" for name in ("cost", "derivedtoo", "dist", "edge", "flag", "loose", "way")),
         }
         # Only the relation with strange symbols is not a plain file.
         assert ".input edge(rfc4180=true)\n" in (folder / "program.dl").read_text()
@@ -62,7 +62,7 @@ def test_a_dump_that_is_run_gives_the_same_relations(origin: Home, tmp_path: Pat
     else:
         remarks = dump_program(backup, folder / "program.dl")
     expected = derived(origin)
-    assert set(expected) == {"tc", "dear", "best", "alone", "derivedtoo"}
+    assert set(expected) == {"tc", "dear", "best", "alone", "derivedtoo", "dist"}
     assert len(expected["tc"]) > 3 * len(STRANGE)
     assert run(folder / "program.dl", folder, tmp_path / "out") == expected
     told = " ".join(remarks)

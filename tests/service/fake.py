@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -155,6 +156,7 @@ def apply(state: State, tx: Transaction) -> State:
 class FakeSnapshot:
     def __init__(self, state: State, epoch: int, incarnation: str) -> None:
         self.state, self.epoch, self.token = state, epoch, format_token(epoch, incarnation)
+        self.time = 1735689600.0 + epoch
         self.rules = tuple(state.rules.values())
         self.declarations, self.schemas = state.declarations, state.schemas
 
@@ -241,6 +243,9 @@ class FakeClient:
         """Trim the log, and the outcomes with it."""
         self.log.clear()
         self.outcomes.clear()
+
+    def hold(self, epoch: int) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
     async def append(self, tx: Transaction, idempotency_key: str | None = None) -> Receipt:
         self._reach()
