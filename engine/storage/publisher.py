@@ -45,6 +45,8 @@ from engine.storage.symbol_chunks import append_symbols, forget_symbols
 # Objects of more bytes than this together are sent ahead, in portions, so that no single command grows with
 # the epoch and other clients get their turn in between.
 _INLINE_BYTES = 256 << 10
+# Epochs that one publication removes: after a long hold there are many, and readers must not wait for all of them.
+_MOST_REMOVED = 64
 _PORTION_BYTES = 4 << 20
 # Sent ahead and never confirmed: gone after this time.
 _STAGED_SECONDS = 3600
@@ -264,8 +266,12 @@ class Publisher:
 
     def _oldest_retained(self, epoch: int, now: float) -> int:
         oldest_by_count, held = epoch - self._retention.epochs + 1, self.held()
-        for retained in self._retained:
-            if retained.epoch >= oldest_by_count or retained.time > now - self._retention.seconds:
+        for number, retained in enumerate(self._retained):
+            if (
+                number == _MOST_REMOVED
+                or retained.epoch >= oldest_by_count
+                or retained.time > now - self._retention.seconds
+            ):
                 return retained.epoch
             if held is not None and retained.epoch >= held:
                 return retained.epoch

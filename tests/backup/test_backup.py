@@ -7,8 +7,10 @@ import hashlib
 import json
 import random
 import struct
+import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from engine.backup import form
 from engine.backup.reading import END, opened
 from engine.backup.writing import backup
 from engine.data.transaction import Transaction
-from engine.errors import InvalidBackupError, NewerBackupError, ZedlogError
+from engine.errors import EpochNotRetainedError, InvalidBackupError, NewerBackupError, ZedlogError
 from engine.server.settings import EngineOptions
 from engine.storage.client import DatabaseClient
 from engine.storage.embedded import EmbeddedServer
@@ -192,6 +194,51 @@ def test_an_epoch_is_held_beyond_its_retention(server: EmbeddedServer, tmp_path:
         assert opened(path).manifest.epoch == 1
         assert other.restore(path).status == "succeeded"
         assert other.everything() == before
+
+
+def test_what_a_hold_kept_goes_in_portions(
+    server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.storage.publisher._MOST_REMOVED", 3)
+    with home(server, tmp_path / "home", EngineOptions(retention=Retention(epochs=1, seconds=0))) as database:
+
+        def kept() -> list[int]:
+            epochs = []
+            for epoch in range(30):
+                with suppress(EpochNotRetainedError):
+                    epochs.append(database.db.run(database.db.client.snapshot(epoch)).epoch)
+            return epochs
+
+        def write() -> None:
+            database.apply(facts=[{"relation": "e", "tuples": [[1]]}])
+
+        write()
+        assert kept() == [1]
+        with held(database, 1):
+            for _ in range(9):
+                write()
+            assert kept() == list(range(1, 11))
+        time.sleep(1)
+        assert kept() == list(range(1, 11))
+        write()
+        assert kept() == list(range(4, 12))
+        write()
+        assert kept() == list(range(7, 13))
+        for _ in range(3):
+            write()
+        assert kept() == [15]
+
+
+@contextmanager
+def held(database: Home, epoch: int) -> Iterator[None]:
+    hold = database.db.client.hold(epoch)
+    database.db.run(hold.__aenter__())  # type: ignore[arg-type]
+    # Until the engine's heartbeat has seen it.
+    time.sleep(1)
+    try:
+        yield
+    finally:
+        database.db.run(hold.__aexit__(None, None, None))  # type: ignore[arg-type]
 
 
 # ---- what is refused
