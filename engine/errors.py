@@ -457,6 +457,24 @@ class SubscriptionConflictError(ZedlogError):
     code = "subscription_conflict"
 
 
+class InvalidBackupError(ZedlogError):
+    """The file is not a backup, or it is damaged; `detail` has the member that is. Nothing was restored."""
+
+    code = "backup_invalid"
+
+
+class NewerBackupError(ZedlogError):
+    """The backup has a format that only a newer version of Zedlog can read. Nothing was restored."""
+
+    code = "backup_newer"
+
+
+class NotEmptyError(ZedlogError):
+    """A backup is restored only into a database without facts, rules and declarations."""
+
+    code = "database_not_empty"
+
+
 class EngineLeaseError(ZedlogError):
     """Another engine process is the single writer of this database."""
 

@@ -34,6 +34,7 @@ from service.metrics import Metrics, MetricsMiddleware
 from service.projection import ProjectionCache
 from service.routes import (
     audits,
+    backups,
     changes,
     explain,
     exports,
@@ -63,6 +64,7 @@ _CALLS = (
     exports,
     jobs,
     audits,
+    backups,
     insight,
     history,
     sources,

@@ -158,7 +158,7 @@ class Job(BaseModel):
     """A job. It has `result` if it succeeded, `problem` if it failed or was cancelled. Times are seconds since 1970."""
 
     job: Annotated[str, Field(examples=["j1f0a2b3c4d5e6f70"])]
-    kind: Literal["import", "export"]
+    kind: Literal["import", "export", "restore"]
     status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
     cancelling: bool
     request: dict[str, Any]

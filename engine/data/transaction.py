@@ -100,7 +100,8 @@ class Transaction:
     `author`, `message`: who asked for it, and why. `source`: the facts count for this source (engine/data/sources.py).
     `replaces`: what the source asserts becomes exactly the facts; with `relations` only in the relations that `facts`
     names, also without tuples. `rollback`: everything becomes what it was after this epoch; nothing else is in the
-    transaction, until the engine has found what differs (`resolved`).
+    transaction, until the engine has found what differs (`resolved`). `onto_empty`: refused unless the database is empty (a
+    restore).
     """
 
     facts: tuple[FactChange, ...] = ()
@@ -119,6 +120,7 @@ class Transaction:
     replaces: Replaces | None = None
     rollback: int | None = None
     resolved: bool = False
+    onto_empty: bool = False
 
     @classmethod
     def parse(
@@ -243,6 +245,7 @@ class Transaction:
             "source": self.source,
             "replaces": self.replaces,
             "rollback": self.rollback,
+            "onto_empty": self.onto_empty or None,
         }
         return orjson.dumps(
             {
@@ -269,8 +272,11 @@ class Transaction:
         try:
             body = orjson.loads(payload)
             batches = tuple(_batch(entry) for entry in body.pop("batches", ()))
+            onto_empty = bool(body.pop("onto_empty", False))
             transaction = cls.parse(**body)
-            return replace(transaction, batches=batches) if batches else transaction
+            if batches or onto_empty:
+                return replace(transaction, batches=batches, onto_empty=onto_empty)
+            return transaction
         except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError, InvalidRequestError) as error:
             raise CorruptLogError(f"a log entry is not a transaction: {error}") from error
 

@@ -42,6 +42,7 @@ from engine.errors import (
     ArityError,
     InvalidRequestError,
     NegativeWeightError,
+    NotEmptyError,
     TypeMismatchError,
     WeightOverflowError,
     ZedlogError,
@@ -114,6 +115,8 @@ class Staging:
 
     def _add(self, transaction: Transaction) -> None:
         _check_names(transaction)
+        if transaction.onto_empty:
+            _check_empty(self.program)
         parts = [
             part for change in transaction.changes for part in _by_types(change, self._hint(change.relation))
         ]
@@ -623,3 +626,19 @@ def _two_types(held: Schema, types: Types) -> ZedlogError:
 
 def _columns(arity: int) -> str:
     return "1 column" if arity == 1 else f"{arity} columns"
+
+
+def _check_empty(program: Program) -> None:
+    """Raise NotEmptyError unless there are no facts, rules and declarations."""
+    holds = {
+        "facts": len(program.stored),
+        "rules": len(program.rules),
+        "declarations": len(program.declarations),
+    }
+    if any(holds.values()):
+        raise NotEmptyError(
+            "a backup is restored only into an empty database, but this one has "
+            f"facts of {holds['facts']} relations, {holds['rules']} rules and {holds['declarations']} declarations; "
+            "restore it into another database (zedlog serve --database NAME, or another --data-dir)",
+            **holds,
+        )

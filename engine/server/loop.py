@@ -263,6 +263,7 @@ class Engine:
         self._check_lease()
         began = time.monotonic()
         publisher = Publisher(self._redis, self._database, self._heartbeat.lease, self._options.retention)
+        publisher.held = lambda: self._heartbeat.held
         self._heartbeat.tell("recovering", publisher.head.epoch)
         self._attempts.recovered(publisher.head.last_id)
         state = read_state(publisher)
@@ -338,7 +339,10 @@ class Engine:
         rollback or is to be tried alone, or it asks for another strategy or placement."""
         pair = (first, (entry, transaction))
         return (
-            any(one.batches or one.rollback is not None or self._attempts.is_alone(at.id) for at, one in pair)
+            any(
+                one.batches or one.onto_empty or one.rollback is not None or self._attempts.is_alone(at.id)
+                for at, one in pair
+            )
             or transaction.evaluation != first[1].evaluation
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
 import orjson
@@ -23,6 +24,7 @@ from engine.storage.begun import Mark
 from engine.storage.connection import connect_async, storage_errors
 from engine.storage.head import FIELDS, Head
 from engine.storage.history import HistoryClient
+from engine.storage.holds import holding
 from engine.storage.indexes import Indexes, IndexStats
 from engine.storage.jobs import JobClient
 from engine.storage.keys import Keys
@@ -154,6 +156,10 @@ class DatabaseClient:
         """
         found = await self._reader.manifests(epochs)
         return [await Snapshot.load(data, self._reader, self._indexes) for data in found if data is not None]
+
+    def hold(self, epoch: int) -> AbstractAsyncContextManager[None]:
+        """A context during which an epoch that is retained stays so, for a reader that takes long."""
+        return holding(self._redis, self._keys, epoch)
 
     async def wait_epoch(self, epoch: int, timeout: float) -> bool:
         """Wait up to `timeout` seconds until an epoch is published; whether it is.

@@ -19,6 +19,7 @@ atomic scripts need.
 | `begun` | hash | the transactions that the engine applies now, or applied when it ended (engine/storage/begun.py) |
 | `cancels` | set | ids of transactions that are to be cancelled |
 | `tokens` | hash | name -> an access token: its rights, and the hash of its secret |
+| `holds` | sorted set | epochs that are being read for long, by the time until which they are held |
 | `jobs` | sorted set | ids of bulk jobs by the time of their creation |
 | `jobs:queue`, `jobs:running` | list | ids of jobs that wait; of the ones that an engine has taken |
 | `jobs:batches` | hash | import -> the transaction that names its batch files |
@@ -103,6 +104,10 @@ class Keys:
     @property
     def tokens(self) -> str:
         return self.prefix + "tokens"
+
+    @property
+    def holds(self) -> str:
+        return self.prefix + "holds"
 
     @property
     def jobs(self) -> str:

@@ -21,7 +21,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -60,6 +60,8 @@ logger = logging.getLogger("zedlog.engine")
 # Objects of more bytes than this together are sent ahead, in portions, so that no single command grows with
 # the epoch and other clients get their turn in between.
 _INLINE_BYTES = 256 << 10
+# Epochs that one publication removes: after a long hold there are many, and readers must not wait for all of them.
+_MOST_REMOVED = 64
 _PORTION_BYTES = 4 << 20
 # Sent ahead and never confirmed: gone after this time.
 _STAGED_SECONDS = 3600
@@ -148,6 +150,7 @@ class Publisher:
         self._retained: deque[_Retained] = deque()
         self._retained_bytes = 0
         self._unsettled: _Publication | None = None
+        self.held: Callable[[], int | None] = lambda: None
         self._program: _Published | None = None
         self._holding = read_holding(client, self._keys)
         self._head = read_head(client, self._keys)
@@ -379,11 +382,12 @@ class Publisher:
 
     def _oldest_retained(self, epoch: int, now: float) -> int:
         """Each epoch is looked at until it goes, so this costs what goes."""
-        kept, held = self._retention, self._holding
+        kept, held, read = self._retention, self._holding, self.held()
         size = self._retained_bytes
-        for retained in self._retained:
+        for number, retained in enumerate(self._retained):
             age = epoch - retained.epoch
-            if age < kept.epochs or retained.time > now - kept.seconds:
+            recent = age < kept.epochs or retained.time > now - kept.seconds
+            if recent or number == _MOST_REMOVED or (read is not None and retained.epoch >= read):
                 return retained.epoch
             within = age <= kept.subscribed_epochs and size <= kept.subscribed_bytes
             if held is not None and retained.epoch >= held.epoch and within:

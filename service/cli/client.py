@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -159,8 +160,8 @@ class ServiceClient:
         """DELETE, which has the same effect however often it is sent."""
         return _decode(self._request("DELETE", path, {}, None, {}, repeatable=True))
 
-    def upload(self, path: str, name: str, stream: Iterable[bytes]) -> Json:
-        """POST a file as it is read.
+    def upload(self, path: str, name: str | None, stream: Iterable[bytes]) -> Json:
+        """POST a file as it is read; name: the parameter of that name, for a call that has it.
 
         Raises:
             Refused, Unreachable.
@@ -169,10 +170,31 @@ class ServiceClient:
         import httpx
 
         try:
-            response = self._http.post(path, params={"name": name}, headers=headers, content=stream)
+            response = self._http.post(
+                path, params={} if name is None else {"name": name}, headers=headers, content=stream
+            )
         except httpx.TransportError as error:
             raise self._unreachable(error) from error
         return _decode(_checked(response))
+
+    @contextmanager
+    def download(self, path: str, **parameters: Any) -> Iterator[Iterator[bytes]]:
+        """GET a file, portion by portion.
+
+        Raises:
+            Refused, Unreachable: also in the middle, when the connection breaks.
+        """
+        import httpx
+
+        given = {name: value for name, value in parameters.items() if value is not None}
+        try:
+            with self._http.stream("GET", path, params=given) as response:
+                if not response.is_success:
+                    response.read()
+                _checked(response)
+                yield response.iter_bytes()
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
 
     def query(self, goal: str, *, page: int, limit: int | None = None) -> Iterator[Json]:
         """Answers of one goal, page by page, at most `limit` rows in all; there is always a first page."""

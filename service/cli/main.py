@@ -74,6 +74,20 @@ COMMANDS = {
         "export": ("exports:export", "Export the tuples of one epoch to files. Ctrl-C cancels it."),
         "jobs": ("jobs:jobs_app", "Bulk imports and exports: list, watch, cancel."),
     },
+    "Back up": {
+        "backup": (
+            "backups:backup",
+            "Back up one epoch of a running database into a file, while others go on writing.",
+        ),
+        "restore": (
+            "backups:restore",
+            "Restore a backup into an empty database, as one epoch: all of it, or nothing.",
+        ),
+        "dump": (
+            "backups:dump",
+            "Write one epoch as program text and files of facts, for Souffle, for zedlog run, or for people.",
+        ),
+    },
     "Ask": {
         "query": (
             "read:query",

@@ -41,7 +41,7 @@ from service.validation import read_as
 
 router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters), Depends(answers_json)])
 
-_OCTETS = "application/octet-stream"
+OCTETS = "application/octet-stream"
 Wait = Annotated[
     bool,
     Query(description="Wait until the job has ended; if the service's time limit passes first, answer 202."),
@@ -128,7 +128,7 @@ async def post_import(
     | {
         "requestBody": {
             "required": True,
-            "content": {_OCTETS: {"schema": {"type": "string", "format": "binary", "minLength": 1}}},
+            "content": {OCTETS: {"schema": {"type": "string", "format": "binary", "minLength": 1}}},
         }
     },
     operation_id="postUpload",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -311,6 +312,9 @@ class FakeClient:
         """Trim the log, and the outcomes with it."""
         self.log.clear()
         self.outcomes.clear()
+
+    def hold(self, epoch: int) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
     async def append(self, tx: Transaction, idempotency_key: str | None = None) -> Receipt:
         self._reach()
