@@ -37,6 +37,8 @@ class Shared(Generic[K, V]):
         if task is None:
             task = self._made[key] = asyncio.ensure_future(_awaited(make()))
             task.add_done_callback(lambda done: self._done(key, done))
+        if task.done():
+            return task.result()
         return await asyncio.shield(task)
 
     def clear(self) -> None:

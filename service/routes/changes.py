@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.responses import Response
 
 from engine.errors import (
@@ -30,7 +30,7 @@ from service.feeds.events import FEED_TYPES
 from service.feeds.feeds import Options
 from service.feeds.request import About, about, position
 from service.feeds.response import FeedResponse
-from service.formats import negotiate
+from service.formats import answers_with, negotiate
 from service.parameters import own_parameters
 from service.principal import ForbiddenError, principal_of
 from service.problems import InvalidParameterError
@@ -67,6 +67,8 @@ FEED_ERRORS = (
     *READ_ERRORS,
 )
 
+answers_feed = answers_with(*FEED_TYPES)
+
 Snapshot = Annotated[
     bool,
     Query(description="Begin with the state, in parts, and go on from its epoch without a gap."),
@@ -98,6 +100,7 @@ LastEventId = Annotated[
     summary="Follow the changes of relations or of a query",
     response_class=Response,
     responses={200: STREAM, **problems(*FEED_ERRORS)},
+    dependencies=[Depends(answers_feed)],
     openapi_extra={"parameters": [COLUMN_PARAMETERS], "x-zedlog-role": "reader"},
     operation_id="getChanges",
 )

@@ -26,7 +26,7 @@ from service.formats import answers_json, json_response
 from service.models import AckBody, SubscriptionBody, Subscriptions
 from service.parameters import only_known_parameters
 from service.principal import ForbiddenError, principal_of
-from service.routes.changes import FEED_ERRORS, STREAM, Follow, Heartbeat, LastEventId, stream
+from service.routes.changes import FEED_ERRORS, STREAM, Follow, Heartbeat, LastEventId, answers_feed, stream
 from service.routes.changes import Snapshot as WithState
 from service.validation import read_as
 
@@ -174,6 +174,7 @@ async def post_ack(request: Request, name: Name) -> Response:
     summary="Follow a subscription",
     response_class=Response,
     responses={200: STREAM, **problems(*FEED_ERRORS, UnknownSubscriptionError)},
+    dependencies=[Depends(answers_feed)],
     openapi_extra=_READER,
     operation_id="getSubscriptionChanges",
 )

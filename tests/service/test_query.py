@@ -228,7 +228,7 @@ def test_a_query_waits_for_a_worker_no_longer_than_its_time(database: FakeClient
     ask(http, "n = 1")
 
     async def story() -> None:
-        workers = http.app.state.service.evaluator._workers
+        workers = http.app.state.service.evaluator.workers
         await workers.acquire()
         response = await http.client.post("/v1/query", json={"query": CROSS, "timeout": 0.05})
         problem(response, 422, "budget_exceeded")
