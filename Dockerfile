@@ -42,4 +42,6 @@ VOLUME /data
 EXPOSE 8321
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8321/readyz', timeout=2)"]
+# Other machines are not served without a token: `docker run -v zedlog:/data zedlog zedlog token create admin --role admin
+# --data-dir /data` makes the first one; `-e ZEDLOG_INSECURE=true` does without.
 CMD ["zedlog", "serve", "--host", "0.0.0.0", "--data-dir", "/data"]

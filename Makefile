@@ -1,6 +1,6 @@
 # What to type. The scripts in scripts/ are the real thing; this file only names them.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint check bench serve clean
+.PHONY: help install demo test test-all soak lint check bench serve clean
 
 BIN = $(or $(ZEDLOG_VENV),.venv)/bin
 
@@ -22,6 +22,11 @@ test: ## run the test suite: about ten minutes on two cores
 
 test-all: ## the test suite with all that takes minutes: everything on Spark in every manner, over an hour
 	@ZEDLOG_FULL=1 scripts/test -n 2 --dist loadfile --no-loadscope-reorder
+
+SOAK_SECONDS ?= 3600
+soak: ## kill, stop and starve a running system for SOAK_SECONDS (3600) beside an oracle; exit status 1 if it lost anything
+	@scripts/install
+	@$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS)
 
 lint: ## style only (scripts/lint --fix mends it)
 	@scripts/lint

@@ -61,7 +61,7 @@ class Writer:
             np.full(n, max(present, 0), np.int64),
             np.zeros(n, np.bool_),
             np.full(n, present, np.int8),
-            np.full(n, present < 0, np.bool_),
+            np.full(n, max(-present, 0), np.int64),
             np.zeros(n, np.bool_),
         )
         self.epoch += 1

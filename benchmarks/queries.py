@@ -58,7 +58,8 @@ def publish(url: str, made: Array) -> float:
     """Seconds to publish the tuples as the first epoch."""
     count = len(made)
     no, none = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
-    change = RelationChange(made, np.ones(count, np.int64), no, np.ones(count, np.int8), none, none)
+    ones, before = np.ones(count, np.int64), np.zeros(count, np.int64)
+    change = RelationChange(made, ones, no, np.ones(count, np.int8), before, none)
     record = EpochRecord(
         epoch=1,
         relations={"e": change},

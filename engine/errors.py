@@ -229,6 +229,18 @@ class NegativeWeightError(ZedlogError):
     code = "negative_weight"
 
 
+class UnknownSourceError(ZedlogError):
+    """No facts of this source exist in the epoch. `detail` has the nearest names."""
+
+    code = "unknown_source"
+
+
+class SourcedFactError(ZedlogError):
+    """The transaction would take away facts that a source asserts, without that source. `detail` names them."""
+
+    code = "asserted_by_source"
+
+
 class IdempotencyConflictError(ZedlogError):
     """The same Idempotency-Key was used before with a different body."""
 
@@ -373,6 +385,12 @@ class TargetExistsError(ZedlogError):
     code = "target_exists"
 
 
+class UnknownAuditError(ZedlogError):
+    """There is no audit with that id, or it is no longer kept."""
+
+    code = "unknown_audit"
+
+
 class UnknownJobError(ZedlogError):
     """There is no job with that id, or it is no longer kept."""
 
@@ -395,6 +413,66 @@ class JobAbandonedError(ZedlogError):
     """The engine ended several times while it ran the job, so the job is not tried again. It left nothing behind."""
 
     code = "job_abandoned"
+
+
+class GapError(ZedlogError):
+    """Changes after the asked-for epoch are no longer kept. `detail` says what still is there."""
+
+    code = "gap"
+
+
+class ChangeTooLargeError(ZedlogError):
+    """An epoch changed more tuples than one event may have; read the state of that epoch instead."""
+
+    code = "change_too_large"
+
+
+class MeaningChangedError(ZedlogError):
+    """The columns of a relation changed so that the feed would be about something else from that epoch on."""
+
+    code = "meaning_changed"
+
+
+class ListenerTooSlowError(ZedlogError):
+    """The listener did not take what it was sent for too long; it can come back with its last position."""
+
+    code = "listener_too_slow"
+
+
+class LimitReachedError(ZedlogError):
+    """There are as many listeners, maintained queries or subscriptions as are allowed."""
+
+    code = "limit_reached"
+
+
+class UnknownSubscriptionError(ZedlogError):
+    """There is no subscription of that name."""
+
+    code = "unknown_subscription"
+
+
+class SubscriptionConflictError(ZedlogError):
+    """There is a subscription of that name that is about something else."""
+
+    code = "subscription_conflict"
+
+
+class InvalidBackupError(ZedlogError):
+    """The file is not a backup, or it is damaged; `detail` has the member that is. Nothing was restored."""
+
+    code = "backup_invalid"
+
+
+class NewerBackupError(ZedlogError):
+    """The backup has a format that only a newer version of Zedlog can read. Nothing was restored."""
+
+    code = "backup_newer"
+
+
+class NotEmptyError(ZedlogError):
+    """A backup is restored only into a database without facts, rules and declarations."""
+
+    code = "database_not_empty"
 
 
 class EngineLeaseError(ZedlogError):

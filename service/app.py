@@ -5,8 +5,8 @@ database; it starts, and stays up, whether or not Redis and the engine are avail
 
     uvicorn --factory service.app:create_app
 
-There is one middleware, for metrics. The size of bodies is limited where they are read, so that requests without a body
-cost nothing more.
+There are two middlewares: one counts for the metrics, and inside of it the guard decides who makes a request. The size
+of bodies is limited where they are read, so that requests without a body cost nothing more.
 """
 
 from __future__ import annotations
@@ -21,13 +21,55 @@ from fastapi import FastAPI
 from engine.server.options import read_settings
 from engine.storage.client import DatabaseClient
 from service import problems
+from service.access.guard import Guard
+from service.access.log import configure
+from service.access.openid import Provider
+from service.access.roles import Decisions
+from service.access.tokens import TokenTable
 from service.context import Service
 from service.description import describe
 from service.evaluation import Evaluator
+from service.feeds.feeds import Feeds
 from service.metrics import Metrics, MetricsMiddleware
 from service.projection import ProjectionCache
-from service.routes import explain, exports, imports, insight, jobs, query, relations, rules, transactions
+from service.routes import (
+    audits,
+    backups,
+    changes,
+    explain,
+    exports,
+    history,
+    imports,
+    insight,
+    jobs,
+    query,
+    relations,
+    rules,
+    sources,
+    subscriptions,
+    tokens,
+    transactions,
+)
 from service.settings import Settings
+
+_CALLS = (
+    transactions,
+    rules,
+    relations,
+    query,
+    explain,
+    changes,
+    subscriptions,
+    imports,
+    exports,
+    jobs,
+    audits,
+    backups,
+    insight,
+    history,
+    sources,
+    tokens,
+)
 
 
 def create_app(settings: Settings | None = None, client: DatabaseClient | None = None) -> FastAPI:
@@ -41,7 +83,11 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
         settings.redis_url, settings.database, index_bytes=settings.index_bytes
     )
     projections = ProjectionCache(settings.query_cache_rows)
-    service = Service(settings, client, Metrics(), projections, Evaluator(settings))
+    table = TokenTable(client.tokens)
+    metrics, evaluator = Metrics(), Evaluator(settings)
+    feeds = Feeds(settings, client, evaluator, metrics)
+    service = Service(settings, client, metrics, projections, evaluator, table, feeds)
+    configure(settings.access_log)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -49,16 +95,33 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
         loading = asyncio.create_task(_load(service))
         yield
         await asyncio.gather(loading, return_exceptions=True)
+        await service.feeds.close()
         await service.client.close()
 
     app = FastAPI(title="Zedlog", lifespan=lifespan, redirect_slashes=False, redoc_url=None)
     app.state.service = service
+    routers = [module.router for module in _CALLS]
+    app.add_middleware(
+        Guard, settings=settings, tokens=table, provider=_provider(settings), decisions=Decisions(routers)
+    )
     app.add_middleware(MetricsMiddleware, metrics=service.metrics)
     problems.install(app)
-    for module in (transactions, rules, relations, query, explain, imports, exports, jobs, insight):
-        app.include_router(module.router)
+    for router in routers:
+        app.include_router(router)
     describe(app)
     return app
+
+
+def _provider(settings: Settings) -> Provider | None:
+    if settings.jwt_keys is None:
+        return None
+    return Provider(
+        settings.jwt_keys,
+        settings.jwt_audience,
+        settings.jwt_issuer,
+        settings.jwt_roles,
+        settings.jwt_name,
+    )
 
 
 async def _load(service: Service) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt, StrictStr
 
 from engine.bulk.request import EXPORT_FORMATS, ExportRequest, ImportRequest, check_upload, guess_format
+from engine.data.sources import MAX_SOURCE
+from engine.data.transaction import MAX_MESSAGE
 from engine.errors import InvalidRequestError
 from engine.language.schema import ColumnType
 from service.models import ColumnTypeName, Problem, Strict, Weight
@@ -62,6 +64,14 @@ class ImportBody(Strict):
         Field(description="Fail the import at a row that cannot be read, or skip the row."),
     ] = "fail"
     dry_run: StrictBool = False
+    message: Annotated[
+        StrictStr | None,
+        Field(min_length=1, max_length=MAX_MESSAGE, description="Why it is done: kept with the transaction."),
+    ] = None
+    source: Annotated[
+        StrictStr | None,
+        Field(min_length=1, max_length=MAX_SOURCE, description="The facts count for this source."),
+    ] = None
 
     def request(self) -> ImportRequest:
         """The request for the job.
@@ -148,7 +158,7 @@ class Job(BaseModel):
     """A job. It has `result` if it succeeded, `problem` if it failed or was cancelled. Times are seconds since 1970."""
 
     job: Annotated[str, Field(examples=["j1f0a2b3c4d5e6f70"])]
-    kind: Literal["import", "export"]
+    kind: Literal["import", "export", "restore"]
     status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
     cancelling: bool
     request: dict[str, Any]

@@ -46,6 +46,9 @@ def transaction_from_json(decoded: Any, *, dry_run: bool, return_delta: bool) ->
         dry_run,
         return_delta,
         body.undeclare,
+        message=body.message,
+        source=body.source,
+        replaces=body.replaces,
     )
     return check_program(transaction)
 

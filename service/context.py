@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from fastapi import Request
 
 from engine.storage.client import DatabaseClient
+from service.access.tokens import TokenTable
 from service.evaluation import Evaluator
+from service.feeds.feeds import Feeds
 from service.metrics import Metrics
 from service.projection import ProjectionCache
 from service.settings import Settings
@@ -39,6 +41,8 @@ class Service:
     metrics: Metrics
     projections: ProjectionCache
     evaluator: Evaluator
+    tokens: TokenTable
+    feeds: Feeds
     readiness: Readiness = field(default_factory=Readiness)
 
 

@@ -30,6 +30,7 @@ from engine.errors import (
     InvalidWeightError,
     NegativeWeightError,
     ProgramSyntaxError,
+    SourcedFactError,
     StorageUnavailableError,
     StratificationError,
     TransactionCancelledError,
@@ -73,6 +74,7 @@ PROGRAM_ERRORS = (
 STATE_ERRORS = (
     TransactionCancelledError,
     NegativeWeightError,
+    SourcedFactError,
     WeightOverflowError,
     ConstraintViolationError,
     EvaluationError,

@@ -13,8 +13,20 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
+from engine.errors import BodyTooLargeError
 from service import bulk_models, models
-from service.problems import PROBLEM_JSON
+from service.access.errors import (
+    HostNotAllowedError,
+    OriginNotAllowedError,
+    ProviderUnavailableError,
+    RateLimitedError,
+    UnauthorizedError,
+)
+from service.access.roles import KEY, PUBLIC
+from service.describe import problems
+from service.principal import ForbiddenError
+from service.problems import PROBLEM_JSON, STATUS
+from service.routes.tokens import TokenBody
 
 API_VERSION: Final = "1.0"
 
@@ -33,8 +45,10 @@ _TAGS: Final = [
     {"name": "rules", "description": "The rules, and how to add and remove them."},
     {"name": "relations", "description": "Schemas, sizes and tuples."},
     {"name": "query", "description": "Answer conjunctive queries, with named columns."},
+    {"name": "changes", "description": "What each epoch changes, as it happens; named subscriptions."},
     {"name": "explain", "description": "Why a tuple holds, why it does not, and why it changed."},
     {"name": "bulk", "description": "Imports and exports of files through Spark, and their jobs."},
+    {"name": "access", "description": "Tokens: who may read and change what."},
     {"name": "insight", "description": "Circuit, epochs, health, metrics, error codes."},
 ]
 
@@ -45,9 +59,23 @@ _BODIES: Final = (
     models.RuleChange,
     models.ProgramChange,
     models.QueryBody,
+    models.SubscriptionBody,
+    models.AckBody,
     bulk_models.ImportBody,
     bulk_models.ExportBody,
+    TokenBody,
 )
+
+# What the guard may answer to any call, before its handler is asked.
+_GUARD: Final = (HostNotAllowedError, OriginNotAllowedError)
+_TOKENS: Final = (
+    UnauthorizedError,
+    ForbiddenError,
+    RateLimitedError,
+    ProviderUnavailableError,
+    BodyTooLargeError,
+)
+_PROBLEM: Final = {"$ref": "#/components/schemas/Problem"}
 
 
 def describe(app: FastAPI) -> None:
@@ -78,9 +106,18 @@ def _description(app: FastAPI) -> dict[str, Any]:
     components.update(bodies["$defs"])
     for operation in _operations(schema):
         _tidy(operation)
+        _guard(operation)
     for unused in ("HTTPValidationError", "ValidationError"):
         components.pop(unused, None)
     schema["components"]["schemas"] = dict(sorted(components.items()))
+    schema["components"]["securitySchemes"] = {
+        "token": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A token of `zedlog token create`, or a JSON Web Token where the service accepts them. A "
+            "service without tokens on the loopback address needs none. `x-zedlog-role` says which role a call needs.",
+        }
+    }
     return schema
 
 
@@ -100,4 +137,30 @@ def _tidy(operation: dict[str, Any]) -> None:
         elif PROBLEM_JSON in content:
             del content["application/json"]
             content[PROBLEM_JSON]["schema"] = as_json
+    operation["responses"] = dict(sorted(responses.items()))
+
+
+def _guard(operation: dict[str, Any]) -> None:
+    """Add what the guard may answer."""
+    public = operation[KEY] == PUBLIC
+    operation["security"] = [] if public else [{}, {"token": []}]
+    responses = operation["responses"]
+    for status, response in problems(*_GUARD, *(() if public else _TOKENS)).items():
+        if public and status != STATUS[HostNotAllowedError]:
+            continue
+        known = responses.setdefault(str(status), {"description": "", "content": {PROBLEM_JSON: {}}})
+        content = known["content"][PROBLEM_JSON]
+        examples = content.setdefault("examples", {})
+        examples |= response["content"][PROBLEM_JSON]["examples"]
+        content["schema"] = _PROBLEM
+        known["description"] = "; ".join(f"`{code}`" for code in examples)
+        if "headers" in response:
+            known["headers"] = response["headers"]
+    if not public:
+        responses["401"]["headers"] = {
+            "WWW-Authenticate": {"description": "`Bearer`.", "schema": {"type": "string"}}
+        }
+        responses["429"]["headers"] = {
+            "Retry-After": {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}
+        }
     operation["responses"] = dict(sorted(responses.items()))

@@ -35,6 +35,7 @@ from engine.language.schema import Column, ColumnType
 from engine.maintenance.placement import Budget
 from engine.storage.rows import sort_order
 from engine.storage.snapshot import Snapshot
+from engine.storage.snapshot_symbols import TextsNotReadError
 from service.projection import RowCache
 from service.settings import Settings
 
@@ -61,7 +62,7 @@ class Evaluator:
 
     def __init__(self, settings: Settings) -> None:
         self._tuples = settings.query_tuples
-        self._workers = asyncio.Semaphore(settings.query_workers)
+        self.workers = asyncio.Semaphore(settings.query_workers)
         self._answers: RowCache[FoundRows] = RowCache(settings.query_cache_rows)
         self._loaded = False
 
@@ -102,9 +103,13 @@ class Evaluator:
         cancelled = threading.Event()
         try:
             async with asyncio.timeout(deadline.left()):
-                running = await self._start(snapshot, query, deadline, cancelled)
-                # The answer does not wait for a thread that is told to end.
-                return await asyncio.shield(running)
+                try:
+                    running = await self._start(snapshot, query, deadline, cancelled, query.computes_texts)
+                    # The answer does not wait for a thread that is told to end.
+                    return await asyncio.shield(running)
+                except TextsNotReadError:
+                    running = await self._start(snapshot, query, deadline, cancelled, True)
+                    return await asyncio.shield(running)
         except TimeoutError:
             raise deadline.passed() from None
         except BudgetExceededError as error:
@@ -118,16 +123,21 @@ class Evaluator:
             cancelled.set()
 
     async def _start(
-        self, snapshot: Snapshot, query: PreparedQuery, deadline: Deadline, cancelled: threading.Event
+        self,
+        snapshot: Snapshot,
+        query: PreparedQuery,
+        deadline: Deadline,
+        cancelled: threading.Event,
+        complete: bool,
     ) -> asyncio.Future[FoundRows]:
         """Read the tuples and begin to evaluate when a worker is free. The worker stays busy until the thread has
         ended, because the thread holds the tuples."""
-        await self._workers.acquire()
+        await self.workers.acquire()
         try:
             facts = await read(query, snapshot, self._tuples)
-            symbols = await snapshot.symbols(query.constants, complete=query.computes_texts)
+            symbols = await snapshot.symbols(query.constants, complete=complete)
         except BaseException:
-            self._workers.release()
+            self.workers.release()
             raise
         budget = Budget(
             derivations=int(DERIVATIONS_PER_SECOND * deadline.seconds),
@@ -141,7 +151,7 @@ class Evaluator:
         return running
 
     def _ended(self, running: asyncio.Future[FoundRows]) -> None:
-        self._workers.release()
+        self.workers.release()
         if not running.cancelled():
             # Perhaps nobody waits for it any more, and for what it failed of.
             running.exception()

@@ -15,8 +15,11 @@ import orjson
 from starlette.responses import Response
 
 from engine.storage.jobs import Job, Kind
+from service.access.rights import visible_job_result
 from service.context import Service
 from service.formats import json_response
+from service.outcomes import problem_for
+from service.principal import Principal
 from service.problems import document, respond
 
 POLL_SECONDS: Final = 0.2
@@ -27,8 +30,8 @@ def status_url(job_id: str) -> str:
     return f"/v1/jobs/{job_id}"
 
 
-def job_document(job: Job) -> dict[str, Any]:
-    """A job as clients see it."""
+def job_document(job: Job, principal: Principal) -> dict[str, Any]:
+    """A job as the principal may see it; that it may know of it has been checked."""
     url = status_url(job.id)
     request = {name: value for name, value in job.request.items() if value is not None}
     return {
@@ -42,15 +45,22 @@ def job_document(job: Job) -> dict[str, Any]:
         "finished": job.finished,
         "stages": list(job.stages),
         "transaction": job.transaction,
-        "result": dict(job.result) if job.result is not None and job.status == "succeeded" else None,
-        "problem": None if job.problem is None else document(job.problem, url),
+        "result": visible_job_result(principal, job, job.result)
+        if job.result is not None and job.status == "succeeded"
+        else None,
+        "problem": None if job.problem is None else document(problem_for(principal, job.problem), url),
         "status_url": url,
         "events_url": f"{url}/events",
     }
 
 
 async def submit(
-    service: Service, kind: Kind, request: dict[str, Any], idempotency_key: str | None, wait: bool
+    service: Service,
+    kind: Kind,
+    request: dict[str, Any],
+    idempotency_key: str | None,
+    wait: bool,
+    principal: Principal,
 ) -> Response:
     """Put the job into the queue and answer 202, or with `wait` its outcome.
 
@@ -66,13 +76,13 @@ async def submit(
         await asyncio.sleep(POLL_SECONDS)
         job = await service.client.jobs.get(receipt.job_id)
     if not job.ended:
-        return json_response(job_document(job), 202, {**headers, "Location": url})
+        return json_response(job_document(job, principal), 202, {**headers, "Location": url})
     if wait and job.problem is not None:
-        return respond({**job.problem, "job": job.id}, url, headers)
-    return json_response(job_document(job), 200 if wait else 202, {**headers, "Location": url})
+        return respond({**problem_for(principal, job.problem), "job": job.id}, url, headers)
+    return json_response(job_document(job, principal), 200 if wait else 202, {**headers, "Location": url})
 
 
-async def events(service: Service, job: Job) -> AsyncIterator[bytes]:
+async def events(service: Service, job: Job, principal: Principal) -> AsyncIterator[bytes]:
     """Server-Sent Events: `progress` with the job whenever it has changed, and finally `end`."""
     said = -1
     alive = time.monotonic()
@@ -80,7 +90,7 @@ async def events(service: Service, job: Job) -> AsyncIterator[bytes]:
         if job.revision != said:
             said, alive = job.revision, time.monotonic()
             name = "end" if job.ended else "progress"
-            data = orjson.dumps(job_document(job)).decode()
+            data = orjson.dumps(job_document(job, principal)).decode()
             yield f"event: {name}\nid: {said}\ndata: {data}\n\n".encode()
         elif time.monotonic() - alive > _ALIVE_SECONDS:
             alive = time.monotonic()

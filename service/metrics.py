@@ -8,13 +8,14 @@ middleware is plain ASGI (no task, no copy of the body) and costs some microseco
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from engine.storage.audits import LastAudit
 from engine.storage.indexes import IndexStats
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -49,6 +50,37 @@ class IndexMetrics(Collector):
         yield CounterMetricFamily("zedlog_index_builds", builds, value=now.builds)
         seconds = "Seconds that this took, beside other work."
         yield CounterMetricFamily("zedlog_index_build_seconds", seconds, value=now.seconds)
+
+
+class AuditMetrics(Collector):
+    """The last self-audits that have ended, by kind; `now` is what was read last."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.now: Mapping[str, LastAudit] = {}
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        passed = GaugeMetricFamily(
+            "zedlog_audit_passed",
+            "1 if the last self-audit found no difference; 0 if it found one, or could not be completed.",
+            labels=["kind"],
+        )
+        differing = GaugeMetricFamily(
+            "zedlog_audit_differences", "Differences that the last self-audit found.", labels=["kind"]
+        )
+        finished = GaugeMetricFamily(
+            "zedlog_audit_finished_timestamp_seconds", "When the last self-audit ended.", labels=["kind"]
+        )
+        age = GaugeMetricFamily(
+            "zedlog_audit_age_seconds", "Seconds since the last self-audit ended.", labels=["kind"]
+        )
+        for kind, last in sorted(self.now.items()):
+            passed.add_metric([kind], int(last.status == "passed"))
+            if last.differing is not None:
+                differing.add_metric([kind], last.differing)
+            finished.add_metric([kind], last.finished)
+            age.add_metric([kind], max(0.0, time.time() - last.finished))
+        yield from (passed, differing, finished, age)
 
 
 class Metrics:
@@ -94,6 +126,7 @@ class Metrics:
             self.registry,
         )
         self.indexes = IndexMetrics(self.registry)
+        self.audits = AuditMetrics(self.registry)
         self.storage_up = Gauge("zedlog_storage_up", "1 while Redis can be reached.", registry=self.registry)
 
 

@@ -81,6 +81,29 @@ class TransactionBody(Strict):
             description="With `set`, adding what is there, or retracting what is not there, has no effect."
         ),
     ] = "zset"
+    message: Annotated[
+        StrictStr | None,
+        Field(
+            max_length=2_000,
+            description="Why it is done: kept with the transaction, and shown by lists and histories.",
+            examples=["the new organisation"],
+        ),
+    ] = None
+    source: Annotated[
+        StrictStr | None,
+        Field(
+            max_length=200,
+            description="The facts count for this source: they can be replaced or taken back with it.",
+            examples=["hr"],
+        ),
+    ] = None
+    replaces: Annotated[
+        Literal["source", "relations"] | None,
+        Field(
+            description="What the source asserts becomes exactly `facts`: in all relations, or only in those that "
+            "`facts` names."
+        ),
+    ] = None
 
 
 class ProgramChange(Strict):
@@ -129,6 +152,55 @@ class QueryBody(Strict):
     as_of: (
         Annotated[StrictInt, Field(ge=0, le=2**63 - 1), must("be an integer from 0 to 2^63 - 1")] | None
     ) = None
+
+
+class SubscriptionBody(Strict):
+    """What a subscription is about, relations or a query, and how much is kept for it."""
+
+    relations: Annotated[list[StrictStr], Field(max_length=100, examples=[["tc"]])] = []
+    where: Annotated[
+        dict[str, StrictStr],
+        Field(description="Columns that must have a value, as in a URL.", examples=[{"x": "a"}]),
+    ] = {}
+    query: StrictStr | None = None
+    start: Annotated[
+        StrictStr | None,
+        Field(description="A token: the changes after it. Without it, those after the newest epoch."),
+    ] = None
+    limit: Annotated[
+        StrictInt,
+        Field(ge=1, le=1_000_000, description="The most epochs that are kept until they are acknowledged."),
+        must("be an integer from 1 to 1000000"),
+    ] = 10_000
+
+
+class AckBody(Strict):
+    """The token of the last event whose changes have arrived."""
+
+    token: Annotated[StrictStr, Field(examples=["7-5f2c09b1"])]
+
+
+class Subscription(BaseModel):
+    """A named subscription. acknowledged: its position. behind: epochs that were committed after it. gap: changes after
+    it are no longer kept."""
+
+    name: str
+    relations: list[str]
+    where: dict[str, str]
+    query: str | None
+    limit: int
+    created: float
+    acknowledged: Annotated[str, Field(description="A token.")]
+    behind: int
+    gap: bool
+
+
+class Subscriptions(BaseModel):
+    """All subscriptions, by name, and the oldest and the newest epoch that can be read."""
+
+    subscriptions: list[Subscription]
+    oldest: int
+    newest: int
 
 
 class Problem(BaseModel):
@@ -196,6 +268,13 @@ class TransactionResult(BaseModel):
             description="With `return=delta`: the tuples of each relation that appeared and that disappeared."
         ),
     ] = None
+    delta_rows: Annotated[
+        int | None,
+        Field(
+            description="In the place of `delta`: how many tuples it would have, which are more than the token may "
+            "have in one answer."
+        ),
+    ] = None
 
 
 class Pending(BaseModel):
@@ -238,6 +317,14 @@ class Relation(BaseModel):
     columns: list[Column]
     declared: bool
     counts: TupleCounts
+    digest: Annotated[
+        str | None,
+        Field(
+            description="128 bits of the contents, in hexadecimal: equal contents have equal digests, on every "
+            "placement and after a restore. Null if a version without digests published the epoch.",
+            examples=["3f0c9a1be7d2415590aa6b1c2d3e4f50"],
+        ),
+    ] = None
 
 
 class RelationAt(Relation):
@@ -350,7 +437,8 @@ class Health(BaseModel):
 
 class Readiness(Activity):
     """Redis can be reached and an engine serves the database. `recovered` says how the engine got its state when it
-    started: from a checkpoint, or derived anew and why; null if it keeps no checkpoints."""
+    started: from a checkpoint, or derived anew and why; null if it keeps no checkpoints. `audits` are the last
+    self-audits: one that found differences does not make the service unready."""
 
     status: Literal["ready"]
     database: str
@@ -358,6 +446,83 @@ class Readiness(Activity):
     epoch: int
     lag: int
     recovered: str | None
+    audits: LastAudits
+
+
+class AuditDifference(BaseModel):
+    """One difference that an audit found. place: `memory` (of the engine) or `snapshot` (in Redis)."""
+
+    kind: Annotated[str, Field(examples=["support"])]
+    place: Literal["memory", "snapshot"]
+    what: Annotated[str, Field(examples=["has another support at height 2"])]
+    relation: str | None
+    tuple: list[Any] | None
+    expected: Any
+    found: Any
+
+
+class AuditReport(BaseModel):
+    """What an audit compared and found. `differing` counts all differences; the first are named, at most `limit` of
+    them. `uncompared` says what was left out, and why; `withheld`, how many named differences are in relations that you
+    may not read.
+    """
+
+    epoch: int
+    seconds: float
+    relations: int
+    tuples: int
+    supports: int
+    entries: int
+    postings: int
+    objects: int
+    bytes: int
+    differing: int
+    limit: int
+    differences: list[AuditDifference]
+    uncompared: list[str]
+    withheld: int
+
+
+class Audit(BaseModel):
+    """An audit. `kind` is `full`, or `start` for the comparison after a start; `report` is there once it has ended,
+    unless it failed, and then `why` says why. Times are seconds since 1970.
+    """
+
+    audit: Annotated[str, Field(examples=["a1f0a2b3c4d5e6f70"])]
+    kind: Literal["full", "start"]
+    cause: Literal["request", "schedule", "start"]
+    status: Literal["queued", "running", "passed", "differs", "failed"]
+    requested: float
+    started: float | None
+    finished: float | None
+    report: AuditReport | None
+    why: str | None
+    status_url: str
+
+
+class Audits(BaseModel):
+    """The newest audits first."""
+
+    audits: list[Audit]
+
+
+class LastAudit(BaseModel):
+    """The summary of an audit that has ended."""
+
+    id: str
+    kind: str
+    status: str
+    finished: float
+    epoch: int | None
+    differing: int | None
+    why: str | None
+
+
+class LastAudits(BaseModel):
+    """The last audit of everything, and the last comparison after a start; null if there is none."""
+
+    full: LastAudit | None
+    start: LastAudit | None
 
 
 class ProblemType(BaseModel):

@@ -17,7 +17,8 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from engine.data.transaction import PlacementName, Strategy
+from engine.data.sources import MAX_SOURCE
+from engine.data.transaction import MAX_MESSAGE, PlacementName, Strategy
 from engine.errors import did_you_mean, shown
 from service.problems import InvalidParameterError, near
 from service.settings import PAGE_LIMIT_CEILING
@@ -102,6 +103,18 @@ class WriteOptions:
     idempotency_key: str | None
     strategy: Strategy | None
     placement: PlacementName | None
+    message: str | None = None
+
+
+SourceName = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=MAX_SOURCE,
+        description="The facts count for this source: they can be replaced or taken back with it.",
+        examples=["hr"],
+    ),
+]
 
 
 async def write_options(
@@ -123,9 +136,17 @@ async def write_options(
         PlacementName | None,
         Query(description="Where to evaluate this transaction; `auto` is the same as leaving it out."),
     ] = None,
+    message: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=MAX_MESSAGE,
+            description="Why it is done: kept with the transaction, and shown by lists and histories.",
+        ),
+    ] = None,
     idempotency_key: IdempotencyKey = None,
 ) -> WriteOptions:
-    return WriteOptions(wait, dry_run, returning == "delta", idempotency_key, strategy, placement)
+    return WriteOptions(wait, dry_run, returning == "delta", idempotency_key, strategy, placement, message)
 
 
 Write = Annotated[WriteOptions, Depends(write_options)]

@@ -28,17 +28,48 @@ class ForbiddenError(ZedlogError):
 @dataclass(frozen=True, slots=True)
 class Principal:
     """A user or a program, by name. reads, writes: the relations that it may read and change; None: all of them.
-    rows: the most rows of one answer; None: the service's own limit."""
+    rows: the most rows of one answer; body: the most bytes of a request; None: the service's own limits. rate: requests
+    a second. id: of the token, for which requests are counted."""
 
     name: str
     role: Role = "admin"
     reads: frozenset[str] | None = None
     writes: frozenset[str] | None = None
     rows: int | None = None
+    body: int | None = None
+    rate: float | None = None
+    id: str = ""
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether there may be relations that it may not read or not change."""
+        return self.reads is not None or self.writes is not None
+
+    @property
+    def author(self) -> str | None:
+        """The author of what it changes; None where the service asks nobody for a name."""
+        return None if self == LOCAL else self.name
 
     def has(self, role: Role) -> bool:
         """Whether it has the rights of a role."""
         return ROLES.index(self.role) >= ROLES.index(role)
+
+    def check_role(self, role: Role) -> None:
+        """Raise ForbiddenError unless it has the rights of a role."""
+        if not self.has(role):
+            raise ForbiddenError(
+                f"{shown(self.name)} is a {self.role}, and this call needs the role {role}",
+                principal=self.name,
+                role=role,
+            )
+
+    def check_reads_all(self, what: str) -> None:
+        """Raise ForbiddenError unless it may read every relation; `what` says what that is needed for."""
+        if self.reads is not None:
+            raise ForbiddenError(
+                f"{what} may show every relation, and {shown(self.name)} may read only some",
+                principal=self.name,
+            )
 
     def may_read(self, relation: str) -> bool:
         return self.reads is None or relation in self.reads
@@ -57,6 +88,9 @@ class Principal:
 
 LOCAL = Principal("local")
 """Whoever reaches a service that asks for no tokens."""
+
+ANONYMOUS = Principal("anonymous", "reader", frozenset(), frozenset())
+"""Whoever gives no token to a service that asks for one: the calls that need none are all that is left."""
 
 
 def principal_of(request: Request) -> Principal:

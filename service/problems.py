@@ -23,6 +23,7 @@ from starlette.routing import Match
 
 from engine import errors
 from engine.errors import InvalidRequestError, ZedlogError, shown
+from service.access import errors as access
 from service.principal import ForbiddenError
 
 PROBLEM_JSON = "application/problem+json"
@@ -98,6 +99,8 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.EpochNotRetainedError: 404,
     errors.NotDeclaredError: 409,
     errors.NegativeWeightError: 409,
+    errors.SourcedFactError: 409,
+    errors.UnknownSourceError: 404,
     errors.WeightOverflowError: 409,
     errors.ConstraintViolationError: 409,
     # The Idempotency-Key draft of the IETF asks for 422 when a key comes again with another payload.
@@ -112,13 +115,21 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.SparkUnavailableError: 503,
     errors.SparkStateLostError: 503,
     errors.CheckpointUnavailableError: 503,
+    access.UnauthorizedError: 401,
     ForbiddenError: 403,
+    access.HostNotAllowedError: 403,
+    access.OriginNotAllowedError: 403,
+    access.RateLimitedError: 429,
+    access.TokenExistsError: 409,
+    access.UnknownTokenError: 404,
+    access.ProviderUnavailableError: 503,
     errors.PathNotAllowedError: 403,
     errors.SourceUnreadableError: 422,
     errors.HeaderMismatchError: 422,
     errors.BadRowsError: 422,
     errors.TargetExistsError: 409,
     errors.UnknownJobError: 404,
+    errors.UnknownAuditError: 404,
     errors.JobNotCancellableError: 409,
     errors.JobCancelledError: 409,
     errors.TransactionCancelledError: 409,
@@ -126,6 +137,16 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.JobAbandonedError: 500,
     errors.BatchUnreadableError: 500,
     errors.BulkStorageError: 507,
+    errors.GapError: 410,
+    errors.ChangeTooLargeError: 422,
+    errors.MeaningChangedError: 409,
+    errors.ListenerTooSlowError: 503,
+    errors.LimitReachedError: 503,
+    errors.UnknownSubscriptionError: 404,
+    errors.SubscriptionConflictError: 409,
+    errors.InvalidBackupError: 422,
+    errors.NewerBackupError: 422,
+    errors.NotEmptyError: 409,
     errors.EngineLeaseError: 503,
     errors.CorruptLogError: 500,
     errors.CorruptSnapshotError: 500,

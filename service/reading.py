@@ -6,11 +6,12 @@ A read pins one published epoch: the newest, the one of `as_of`, or the one that
 
 from __future__ import annotations
 
-from engine.errors import EngineUnavailableError, InvalidCursorError
+from engine.errors import EngineUnavailableError, InvalidCursorError, shown
 from engine.storage.client import parse_token
 from engine.storage.snapshot import Snapshot
 from service.context import Service
 from service.cursor import Cursor
+from service.principal import LOCAL, Principal
 from service.problems import InvalidParameterError
 
 
@@ -48,14 +49,20 @@ async def _wait(service: Service, at_least: str, epoch: int | None) -> None:
         raise EngineUnavailableError(f"epoch {wanted} was not published within {timeout:g} s", epoch=wanted)
 
 
-def page_limit(service: Service, limit: int | None) -> int:
+def page_limit(service: Service, limit: int | None, principal: Principal = LOCAL) -> int:
     """The limit asked for, or the default.
 
     Raises:
-        InvalidParameterError: it exceeds this service's maximum.
+        InvalidParameterError: it exceeds this service's maximum, or the principal's.
     """
+    most = principal.rows
     if limit is None:
-        return service.settings.default_limit
+        return min(service.settings.default_limit, most or service.settings.default_limit)
+    if most is not None and limit > most:
+        raise InvalidParameterError(
+            f"limit {limit} exceeds the {most} rows that {shown(principal.name)} may have in one answer",
+            maximum=most,
+        )
     if limit > service.settings.max_limit:
         raise InvalidParameterError(
             f"limit {limit} exceeds this service's maximum of {service.settings.max_limit}",

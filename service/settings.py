@@ -11,29 +11,21 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from engine.bulk.batches import UPLOADS
-from engine.server.options import SIZE, Shown, seconds, whole
-from engine.server.settings import DatabaseSettings
+from engine.server.options import SIZE, seconds, whole
+from service.access.settings import AccessSettings
 
 # The largest page that the API's description promises; `max_limit` may only be lower.
 PAGE_LIMIT_CEILING = 100_000
 # The same of a query's time, in seconds.
 QUERY_TIMEOUT_CEILING = 60.0
+# What a listener may ask for.
+LEAST_HEARTBEAT, MOST_HEARTBEAT = 0.1, 300.0
 _ABOVE_0 = seconds("above 0", lambda s: s > 0)
-_LISTENING = "Where the service listens"
 
 
-class Settings(DatabaseSettings):
+class Settings(AccessSettings):
     """What an operator may configure in the service."""
 
-    host: Annotated[str, Field(description="The address to listen on."), Shown("ADDRESS", _LISTENING)] = (
-        "127.0.0.1"
-    )
-    port: Annotated[
-        int,
-        whole(0, 65_535),
-        Field(description="The port to listen on; 0 chooses any free one."),
-        Shown("N", _LISTENING),
-    ] = 8321
     max_body_bytes: Annotated[int, SIZE, Field(ge=1, description="The largest request body.")] = (
         64 * 1024 * 1024
     )
@@ -77,6 +69,33 @@ class Settings(DatabaseSettings):
         ),
     ] = 512 * 1024**2
     max_upload_bytes: Annotated[int, SIZE, Field(ge=1, description="The largest upload.")] = 16 * 1024**3
+    feed_listeners: Annotated[
+        int, whole(1), Field(description="The most listeners of change feeds at a time.")
+    ] = 1_000
+    feed_queries: Annotated[
+        int, whole(0), Field(description="The most queries that are kept up to date at a time for listeners.")
+    ] = 50
+    feed_heartbeat: Annotated[
+        float,
+        seconds(
+            f"from {LEAST_HEARTBEAT:g} to {MOST_HEARTBEAT:g}",
+            lambda s: LEAST_HEARTBEAT <= s <= MOST_HEARTBEAT,
+        ),
+        Field(description="A feed without `heartbeat` sends an event at least this often."),
+    ] = 15.0
+    feed_send_timeout: Annotated[
+        float,
+        _ABOVE_0,
+        Field(description="A listener that takes nothing for this long is cut off; it can come back."),
+    ] = 10.0
+    feed_seconds: Annotated[
+        float,
+        _ABOVE_0,
+        Field(description="A feed ends after this time, and its listener comes back with a new request."),
+    ] = 3_600.0
+    feed_tuples: Annotated[int, whole(1), Field(description="The most tuples of one event of a feed.")] = (
+        1_000_000
+    )
     query_workers: Annotated[
         int, whole(1), Field(description="Queries that are evaluated at the same time; others wait.")
     ] = 2

@@ -15,10 +15,13 @@ from starlette.responses import Response
 from engine.data.transaction import Transaction
 from engine.errors import StorageUnavailableError, UnknownTransactionError
 from engine.storage.client import Outcome
+from service.access.rights import check_transaction
 from service.context import Service
 from service.formats import json_response
+from service.outcomes import problem_for, result_for
 from service.parameters import WriteOptions
-from service.problems import respond
+from service.principal import Principal
+from service.problems import InvalidParameterError, respond
 
 
 def status_url(transaction_id: str) -> str:
@@ -26,16 +29,24 @@ def status_url(transaction_id: str) -> str:
 
 
 async def submit(
-    service: Service, transaction: Transaction, options: WriteOptions, started: float
+    service: Service, transaction: Transaction, options: WriteOptions, started: float, principal: Principal
 ) -> Response:
     """Append and answer; `started` is `time.perf_counter()` at the request's arrival.
 
     Raises:
+        ForbiddenError: the principal may not do all that the transaction does.
+        InvalidParameterError: there are two messages.
         IdempotencyConflictError: the key was used with another body before.
         StorageUnavailableError: the log could not be written.
         UnknownTransactionError: the key belongs to a transaction whose outcome is no longer kept.
     """
+    check_transaction(principal, transaction)
+    if options.message is not None and transaction.message is not None:
+        raise InvalidParameterError(
+            "the message is given twice: as a parameter, and in the body", parameter="message"
+        )
     chosen = replace(transaction, strategy=options.strategy, placement=options.placement)
+    chosen = chosen.told(principal.author, options.message)
     # A dry run changes nothing, so it may be done again; its key stays free for the transaction that it tries.
     key = None if chosen.dry_run else options.idempotency_key
     receipt = await service.client.append(chosen, key)
@@ -60,12 +71,12 @@ async def submit(
         return _accepted(receipt.transaction_id, headers)
     if outcome.status == "refused":
         return respond(
-            {**outcome.body, "transaction": receipt.transaction_id},
+            {**problem_for(principal, outcome.body), "transaction": receipt.transaction_id},
             status_url(receipt.transaction_id),
             headers,
         )
     total = round((time.perf_counter() - started) * 1000, 3)
-    body = {"transaction": receipt.transaction_id, **outcome.body}
+    body = {"transaction": receipt.transaction_id, **result_for(principal, outcome.body)}
     body["elapsed_ms"] = {**outcome.body["elapsed_ms"], "total": total}
     return json_response(body, 200, headers)
 

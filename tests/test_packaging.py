@@ -78,6 +78,7 @@ def test_lock_pins_everything_that_our_code_imports() -> None:
         "anyio": "fastapi",
         # An intrinsic of numba is written in llvmlite's terms.
         "llvmlite": "numba",
+        "jwt": "pyjwt",
         # Spark's Python side speaks to its JVM through Py4J, and raises its errors.
         "py4j": "pyspark",
     }

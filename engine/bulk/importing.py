@@ -84,7 +84,7 @@ class Imported:
             mode="set" if request.mode == "set" else "zset",
             dry_run=request.dry_run,
             batches=tuple(self.batches),
-        )
+        ).told(request.author, request.message, request.source if self.batches else None)
 
 
 class Importer:

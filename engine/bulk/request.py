@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from engine.data.sources import check_source
 from engine.data.transaction import check_weight
 from engine.errors import InvalidRequestError, shown
 from engine.language.operators import check_relation_name
@@ -48,7 +49,7 @@ class ImportRequest:
     relation's columns; empty: all of them. types: of the columns, if the relation does not give them. weight: of each
     row; weight_column: the field that has the weight instead. on_error: `fail` because of rows that cannot be read, or
     `skip` them. multiline: whether a quoted field may hold line breaks. uploaded: the paths are files that the service
-    has received.
+    has received. author, message, source: of the transaction.
     """
 
     paths: tuple[str, ...]
@@ -65,6 +66,9 @@ class ImportRequest:
     on_error: str = FAIL
     dry_run: bool = False
     uploaded: bool = False
+    author: str | None = None
+    message: str | None = None
+    source: str | None = None
 
     @property
     def separator(self) -> str:
@@ -72,7 +76,9 @@ class ImportRequest:
         return self.delimiter or ("\t" if self.format == TSV else ",")
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "types": [kind.value for kind in self.types]}
+        whole = {**asdict(self), "types": [kind.value for kind in self.types]}
+        # What is not said is not written, as in a transaction: a job's key knows its request by its text.
+        return {n: v for n, v in whole.items() if v is not None or n not in ("author", "message", "source")}
 
     @classmethod
     def restore(cls, body: Mapping[str, Any]) -> ImportRequest:
@@ -90,6 +96,8 @@ class ImportRequest:
         _check_paths(self.paths, "paths")
         if self.relation is not None:
             check_relation_name(self.relation)
+        if self.source is not None:
+            check_source(self.source)
         if len(set(self.columns)) != len(self.columns):
             raise InvalidRequestError('a column is given twice in "columns"', field="columns")
         if self.delimiter is not None and (self.delimiter in '"\n\r\0' or not self.delimiter.isascii()):

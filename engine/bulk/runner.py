@@ -1,10 +1,10 @@
 """The engine's job thread: takes bulk jobs from Redis, one at a time, and does them in Spark.
 
-In: jobs. Out: a transaction in the epoch log (import) or files (export), and in the job's record its progress and its
-end. Always: a job has its whole effect or none. An import is one entry of the log, written when all its batch files are
-on the disk, so until then a crash, a cancellation and a failure have the same effect: nothing happened. If the engine
-ends during a job, the next engine runs it again from its beginning, or, if its transaction is in the log, only waits
-for the outcome; after the engine has ended `_ATTEMPTS` times, the job is given up.
+In: jobs. Out: a transaction in the epoch log (import, restore) or files (export), and in the job's record its progress
+and its end. Always: a job has its whole effect or none. An import is one entry of the log, written when all its batch
+files are on the disk, so until then a crash, a cancellation and a failure have the same effect: nothing happened. If
+the engine ends during a job, the next engine runs it again from its beginning, or, if its transaction is in the log,
+only waits for the outcome; after the engine has ended `_ATTEMPTS` times, the job is given up.
 
 The thread shares the session with a Spark placement, but has settings of its own (`newSession`). Redis is asked a few
 times a second whether the job is to stop; then its Spark queries are interrupted.
@@ -28,7 +28,9 @@ from engine.bulk.progress import Progress, Watch
 from engine.bulk.request import ExportRequest, ImportRequest
 from engine.bulk.roots import allowed_path
 from engine.bulk.sources import Places, sources_of
+from engine.data.transaction import Transaction
 from engine.errors import (
+    EpochNotRetainedError,
     JobAbandonedError,
     JobCancelledError,
     StorageUnavailableError,
@@ -142,7 +144,8 @@ class JobRunner:
                     f"the engine ended {_ATTEMPTS} times while it ran this job; it is not tried again",
                     job=job.id,
                 )
-            result = self._import(job, progress) if job.kind == "import" else self._export(job, progress)
+            work = {"import": self._import, "restore": self._restore}.get(job.kind, self._export)
+            result = work(job, progress)
             end: dict[str, Any] = {"result": {**result, "seconds": round(time.monotonic() - began, 3)}}
             status = SUCCEEDED
         except (_StoppedError, LostJobError, StorageUnavailableError):
@@ -164,7 +167,8 @@ class JobRunner:
             # Before the job says that it has ended: then it has left nothing.
             self.store.remove(job.id)
         self._patiently(lambda: self._queue.finish(job.id, status, **end))
-        if job.request.get("uploaded") and status == SUCCEEDED:
+        # A backup that was refused is of no further use; a file of an import may be tried again with other options.
+        if job.request.get("uploaded") and (status == SUCCEEDED or job.kind == "restore"):
             for path in job.request["paths"]:
                 (self.store.root / UPLOADS / path).unlink(missing_ok=True)
         logger.info("job %s (%s): %s in %.3f s", job.id, job.kind, status, time.monotonic() - began)
@@ -173,14 +177,28 @@ class JobRunner:
 
     def _import(self, job: Job, progress: Progress) -> dict[str, Any]:
         request = ImportRequest.restore(job.request)
+
+        def read() -> tuple[Transaction | None, dict[str, Any]]:
+            imported = self._read(job, request, progress)
+            # Where there is nothing to apply, the job says what was read.
+            return imported.transaction(request) if imported.batches else None, _report(imported)
+
+        return self._applied(job, progress, read)
+
+    def _applied(
+        self, job: Job, progress: Progress, read: Callable[[], tuple[Transaction | None, dict[str, Any]]]
+    ) -> dict[str, Any]:
+        """The report of the job's transaction, which `read` makes unless the log has it already, and its outcome.
+
+        Raises:
+            _RefusedError: it was refused.
+        """
         transaction, report = job.transaction, dict(job.result or {})
         if transaction is None:
-            imported = self._read(job, request, progress)
-            report = _report(imported)
-            if not imported.batches:
-                # Nothing to apply; but the job says what was read.
+            made, report = read()
+            if made is None:
                 return {**report, "epoch": None, "changes": {}}
-            payload = imported.transaction(request).encode()
+            payload = made.encode()
             progress.stage("append", report)
             self._named = True
             try:
@@ -217,6 +235,31 @@ class JobRunner:
                 return found
             if self._stopping.wait(_OUTCOME_SECONDS):
                 raise _StoppedError
+
+    # ---- restore
+
+    def _restore(self, job: Job, progress: Progress) -> dict[str, Any]:
+        path = self.store.root / UPLOADS / job.request["paths"][0]
+        # Here, for an engine that restores nothing need not load it.
+        from engine.backup.reading import opened
+        from engine.bulk.restoring import compared, restored
+
+        def read() -> tuple[Transaction | None, dict[str, Any]]:
+            made = restored(path, self.store, job.id, progress.stage)
+            return made.transaction, made.report()
+
+        done = self._applied(job, progress, read)
+        progress.stage("compare")
+
+        async def compare(snapshot: Snapshot) -> Any:
+            return compared(snapshot, opened(path))
+
+        try:
+            found = self._with_snapshot(done["epoch"], compare)
+        except EpochNotRetainedError:
+            # Writers were quick, or the engine was away for long: what is there now is not what was restored.
+            found = None
+        return {**done, "compared": found is not None, "differences": found or []}
 
     # ---- export
 

@@ -22,6 +22,7 @@ import orjson
 
 from engine.data.codes import Codes
 from engine.data.facts import TypedFacts
+from engine.data.sources import check_source
 from engine.data.values import VALUE_TYPES, Value, all_plain, numbers_of, plain_value
 from engine.errors import CorruptLogError, InvalidRequestError, InvalidValueError, InvalidWeightError, shown
 
@@ -33,6 +34,12 @@ PLACEMENTS: tuple[str, ...] = get_args(PlacementName)
 
 Facts: TypeAlias = Mapping[str, "Iterable[tuple[Sequence[Value], int]] | npt.NDArray[np.int64]"]
 """By relation: (tuple, weight) pairs, or numbers int64[n, arity], each row of weight 1."""
+
+Replaces = Literal["source", "relations"]
+REPLACES: tuple[str, ...] = get_args(Replaces)
+
+MAX_AUTHOR, MAX_MESSAGE = 200, 2_000
+"""The most characters of an author's name and of a message."""
 
 MAX_WEIGHT = 2**63 - 1
 """Weights lie between -MAX_WEIGHT and MAX_WEIGHT, so that the negation of a weight is a weight, too."""
@@ -89,6 +96,12 @@ class Transaction:
     `mode="set"`: adding what is there already, and retracting what is not there, has no effect; weights stay 0 or 1.
     `dry_run`: evaluate and report, but change nothing. `strategy`, `placement`: how the transaction must be evaluated;
     None leaves the choice to the engine.
+
+    `author`, `message`: who asked for it, and why. `source`: the facts count for this source (engine/data/sources.py).
+    `replaces`: what the source asserts becomes exactly the facts; with `relations` only in the relations that `facts`
+    names, also without tuples. `rollback`: everything becomes what it was after this epoch; nothing else is in the
+    transaction, until the engine has found what differs (`resolved`). `onto_empty`: refused unless the database is empty (a
+    restore).
     """
 
     facts: tuple[FactChange, ...] = ()
@@ -101,6 +114,13 @@ class Transaction:
     strategy: Strategy | None = None
     placement: PlacementName | None = None
     batches: tuple[FactFiles, ...] = ()
+    author: str | None = None
+    message: str | None = None
+    source: str | None = None
+    replaces: Replaces | None = None
+    rollback: int | None = None
+    resolved: bool = False
+    onto_empty: bool = False
 
     @classmethod
     def parse(
@@ -114,6 +134,11 @@ class Transaction:
         undeclare: Sequence[str] = (),
         strategy: str | None = None,
         placement: str | None = None,
+        author: str | None = None,
+        message: str | None = None,
+        source: str | None = None,
+        replaces: str | None = None,
+        rollback: int | None = None,
     ) -> Transaction:
         """Check shapes and values of decoded JSON (the request body of `POST /v1/transactions`).
 
@@ -132,7 +157,7 @@ class Transaction:
             undeclare,
             strategy,
             placement,
-        )
+        ).told(author, message, source, replaces, rollback)
 
     @classmethod
     def of(
@@ -166,6 +191,38 @@ class Transaction:
             placement=cast("PlacementName | None", _one_of("placement", placement, PLACEMENTS)),
         )
 
+    def told(
+        self,
+        author: str | None = None,
+        message: str | None = None,
+        source: str | None = None,
+        replaces: str | None = None,
+        rollback: int | None = None,
+    ) -> Transaction:
+        """The transaction with what is told of it beside its changes; what is None stays as it is.
+
+        Raises:
+            InvalidRequestError: something of that is not allowed, or not together with the rest.
+        """
+        given = {
+            "author": _text("author", author, MAX_AUTHOR),
+            "message": _text("message", message, MAX_MESSAGE),
+            "source": None if source is None else check_source(source),
+            "replaces": cast("Replaces | None", _one_of("replaces", replaces, REPLACES)),
+            "rollback": rollback,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        if not given:
+            return self
+        told = replace(self, **given)  # type: ignore[arg-type]  # each was just checked
+        if source is not None and not (told.facts or told.batches or told.replaces):
+            raise InvalidRequestError("a source has no effect on a transaction without facts", field="source")
+        if told.replaces is not None:
+            _check_replacement(told)
+        if told.rollback is not None:
+            _check_rollback(told)
+        return told
+
     @property
     def changes(self) -> list[FactChange]:
         """The changes of facts that name a tuple."""
@@ -183,6 +240,12 @@ class Transaction:
             "strategy": self.strategy,
             "placement": self.placement,
             "batches": self.batches or None,
+            "author": self.author,
+            "message": self.message,
+            "source": self.source,
+            "replaces": self.replaces,
+            "rollback": self.rollback,
+            "onto_empty": self.onto_empty or None,
         }
         return orjson.dumps(
             {
@@ -209,8 +272,11 @@ class Transaction:
         try:
             body = orjson.loads(payload)
             batches = tuple(_batch(entry) for entry in body.pop("batches", ()))
+            onto_empty = bool(body.pop("onto_empty", False))
             transaction = cls.parse(**body)
-            return replace(transaction, batches=batches) if batches else transaction
+            if batches or onto_empty:
+                return replace(transaction, batches=batches, onto_empty=onto_empty)
+            return transaction
         except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError, InvalidRequestError) as error:
             raise CorruptLogError(f"a log entry is not a transaction: {error}") from error
 
@@ -221,6 +287,40 @@ def _one_of(field: str, value: str | None, known: Sequence[str]) -> str | None:
             f"{field} must be one of {', '.join(known)}, not {shown(value)}", field=field
         )
     return value
+
+
+def _text(field: str, value: str | None, most: int) -> str | None:
+    if value is not None and not (isinstance(value, str) and 0 < len(value) <= most):
+        raise InvalidRequestError(
+            f"{field} must be a text of 1 to {most} characters, not {shown(value)}", field=field
+        )
+    return value
+
+
+def _check_replacement(transaction: Transaction) -> None:
+    if transaction.source is None:
+        raise InvalidRequestError(
+            'a transaction that replaces facts must name the "source" whose facts these are', field="replaces"
+        )
+    if transaction.batches:
+        raise InvalidRequestError("a bulk import cannot replace the facts of a source", field="replaces")
+    negative = next((c for c in transaction.facts if (c.weights < 0).any()), None)
+    if negative is not None:
+        raise InvalidWeightError(
+            f"the facts of {negative.relation} replace those of a source, so their weights must be above 0",
+            relation=negative.relation,
+        )
+
+
+def _check_rollback(transaction: Transaction) -> None:
+    epoch = transaction.rollback
+    if type(epoch) is not int or not 0 <= epoch < 2**63:
+        raise InvalidRequestError(
+            f"the epoch to roll back to must be an integer from 0 to 2^63 - 1, not {shown(epoch)}", field="to"
+        )
+    changes = transaction.facts or transaction.rules or transaction.declarations or transaction.undeclare
+    if (changes or transaction.batches or transaction.source) and not transaction.resolved:
+        raise InvalidRequestError("a rollback cannot be combined with other changes, or with a source")
 
 
 def _batch(entry: Mapping[str, Any]) -> FactFiles:

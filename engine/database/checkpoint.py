@@ -139,6 +139,18 @@ def restored_program(
     return program.with_infos(rules).inferred_anew(schemas)
 
 
+def program_anew(program: Program) -> tuple[Program, bool]:
+    """The program compiled from its text again, and whether that gives the same circuit: then internal relations have
+    the same names and columns, too.
+    """
+    held = {name: program.schemas[name] for name in program.stored if name in program.schemas}
+    infos = [info for info, _ in program.rules.values()]
+    texts = [format_rule(tree) for _, tree in program.rules.values()]
+    made = restored_program(infos, program.declaration_text, program.schemas, held, texts)
+    made = replace(made, keys=program.keys).compiled(lambda _: False)
+    return made, _circuit_digest(made.circuit) == _circuit_digest(program.circuit)
+
+
 def program_after(before: Program, state: SavedState, holds: Mapping[str, Schema]) -> Program:
     """The snapshot's program, compiled as if one transaction had led to it from the checkpoint's program `before`."""
     same = (

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from engine.data.sources import is_hidden
 from engine.data.values import Tuple
 from engine.language.schema import Schema
 from engine.maintenance.change import RelationChange
@@ -76,9 +77,13 @@ class EpochRecord:
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
-        """How many tuples (appeared, disappeared) by relation, without the relations in which none did."""
+        """How many tuples (appeared, disappeared) by relation, without the relations in which none did, and without
+        hidden collections.
+        """
         counts: dict[str, tuple[int, int]] = {}
         for key, change in sorted(self.relations.items()):
+            if is_hidden(key):
+                continue
             inserted, deleted = counts.get(changed_name(key), (0, 0))
             counts[changed_name(key)] = inserted + change.inserted, deleted + change.deleted
         return {name: pair for name, pair in counts.items() if pair != (0, 0)}

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.circuit.circuit import Circuit
 from engine.circuit.compile import compile_circuit
 from engine.circuit.naming import named
 from engine.data.codes import Codes
@@ -55,10 +56,12 @@ from engine.language.syntax import (
     walk,
     walk_outside,
 )
-from engine.maintenance.placement import Budget
+from engine.maintenance.placement import Budget, Executed, FactDelta, Placement
 
 ANSWER = "@answer"
 """The relation of the answer: a name that no text can write."""
+KEPT_ANSWER = "(answer)"
+"""The same where the answer's changes are wanted: they are told of relations that are not internal."""
 MAX_LITERALS = 256
 """The most literals in all alternatives of a query: each costs a plan, and planning is not part of the time budget."""
 
@@ -112,7 +115,7 @@ def prepare(query: Query, schemas: Mapping[str, Schema]) -> PreparedQuery:
         if atom.relation not in schemas:
             raise unknown_relation(atom, query.text, schemas)
     read = {name: schemas[name] for name in sorted(mentioned)}
-    names, head = _head(query)
+    names, head = answer_head(query)
     rules = tuple(Rule(head, body, head.span, query.text) for body in query.bodies)
     try:
         for rule in rules:
@@ -158,7 +161,6 @@ def evaluate(
     # Imported here, because it loads the compiled kernels, which a caller that only prepares a query need not wait for.
     from engine.resident.placement import ResidentPlacement
 
-    circuit = compile_circuit(query.rules, query.schemas)
     # One thread: queries run beside one another, and beside the engine.
     placement = ResidentPlacement(threads=1)
     loaded = {
@@ -166,15 +168,30 @@ def evaluate(
         for name, parts in facts.items()
         if any(map(len, parts))
     }
+    execute(placement, compile_circuit(query.rules, query.schemas), loaded, symbols, budget)
+    codes, _ = placement.tuples(ANSWER, {}, "all")
+    return codes
+
+
+def execute(
+    placement: Placement,
+    circuit: Circuit,
+    facts: Mapping[str, FactDelta],
+    symbols: SymbolTable,
+    budget: Budget,
+) -> Executed:
+    """Bring a placement that holds a query's circuit, or nothing yet, to the changed facts.
+
+    Raises:
+        as `evaluate`; the placement is as before then.
+    """
     try:
-        placement.execute(circuit, loaded, Encoder(symbols), budget)
+        return placement.execute(circuit, facts, Encoder(symbols), budget)
     except BudgetExceededError as error:
         raise _over(error, budget) from None
     except ZedlogError as error:
         _reword(error)
         raise
-    codes, _ = placement.tuples(ANSWER, {}, "all")
-    return codes
 
 
 def answer(
@@ -220,12 +237,17 @@ def _codes_of(bound: Bound, symbols: SymbolTable) -> dict[int, int] | None:
 # ---- the parts of a query
 
 
+def relations_of(query: Query) -> frozenset[str]:
+    """The relations that a query mentions."""
+    return frozenset(atom.relation for body in query.bodies for literal in body for atom in _atoms(literal))
+
+
 def _atoms(literal: Literal) -> Iterator[Atom]:
     return (node for node in walk(literal) if isinstance(node, Atom))
 
 
-def _head(query: Query) -> tuple[tuple[str, ...], Atom]:
-    """The names of the answer's columns, and the head that derives it."""
+def answer_head(query: Query) -> tuple[tuple[str, ...], Atom]:
+    """The names of the answer's columns, and the head that derives it. Raises UnsafeRuleError."""
     if query.head is not None:
         return _names(query.head.terms), Atom(ANSWER, query.head.terms, query.head.span)
     first: dict[str, Variable] = {}
@@ -315,8 +337,9 @@ def unknown_relation(atom: Atom, text: str, schemas: Mapping[str, Schema]) -> Un
 
 def _reword(error: ZedlogError) -> None:
     """Remove the answer relation's internal name from an error."""
-    error.message = error.message.replace(ANSWER, "the answer")
-    named(error, {ANSWER: "answer"})
+    for name in (ANSWER, KEPT_ANSWER):
+        error.message = error.message.replace(name, "the answer")
+    named(error, {ANSWER: "answer", KEPT_ANSWER: "answer"})
 
 
 def _over(error: BudgetExceededError, budget: Budget) -> BudgetExceededError:

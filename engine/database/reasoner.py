@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from engine.data.codes import Codes
+from engine.data.sources import is_hidden, sourced
 from engine.data.transaction import (
     Facts,
     Mode,
@@ -189,7 +190,7 @@ class Reasoner:
 
     def relations(self) -> dict[str, Schema]:
         """Every relation's schema."""
-        return dict(self.database.program.schemas)
+        return {name: schema for name, schema in self.database.program.schemas.items() if not is_hidden(name)}
 
     def count(self, relation: str, domain: str = "all") -> int:
         """How many tuples the relation has in a domain: `all`, `asserted` or `derived`."""
@@ -226,6 +227,15 @@ class Reasoner:
         tuples = decode(codes, [column.type for column in schema.columns], self.database.symbols)
         return list(zip(tuples, weights.tolist(), strict=True))
 
+    def asserted_by(self, source: str, relation: str) -> dict[Tuple, int]:
+        """What a source asserts of a relation: the weight of each tuple."""
+        types = [column.type for column in self._schema(relation).columns]
+        key = self.database.program.key(sourced(relation, source))
+        if sourced(relation, source) not in self.database.program.schemas:
+            return {}
+        codes, weights = self.database.placement.tuples(key, {}, "asserted")
+        return dict(zip(decode(codes, types, self.database.symbols), weights.tolist(), strict=True))
+
     def query(self, text: str, budget: Budget | None = None) -> Answer:
         """Answer a conjunction with negation, conditions, arithmetic and aggregates: the distinct bindings of its named
         variables, or of the terms of its head (`q(x, n) :- ...`).
@@ -236,7 +246,7 @@ class Reasoner:
         """
         return answer(
             text,
-            self.database.program.schemas,
+            self.relations(),
             self._read,
             self.database.symbols,
             budget or Budget(memory=self.budget.memory),
@@ -258,9 +268,9 @@ class Reasoner:
         )
 
     def _schema(self, relation: str) -> Schema:
-        schema = self.database.program.schemas.get(relation)
+        schema = None if is_hidden(relation) else self.database.program.schemas.get(relation)
         if schema is None:
-            near = difflib.get_close_matches(relation, self.database.program.schemas)
+            near = difflib.get_close_matches(relation, self.relations())
             raise UnknownRelationError(
                 f"there is no relation {shown(relation)}.{did_you_mean(near)}", relation=relation, near=near
             )

@@ -4,6 +4,9 @@ In: transactions, in log order. Out: the program after them and one Z-set of fac
 transaction is staged whole or not at all, against the weights that the ones staged before it leave. What a transaction
 adds to a tuple is the exact sum of all weights that it gives to it, so the order of its parts has no effect (except in
 the mode `set`). The transaction is refused if a sum, or a weight after it, leaves the range of weights.
+
+What is added for a source is added to the relation and to the source's own hidden collection (engine/data/sources.py);
+in the mode `set` it is the source's weight that stays 0 or 1.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import numpy.typing as npt
 
 from engine.data.codes import Codes
 from engine.data.facts import TypedFacts
-from engine.data.transaction import MAX_WEIGHT, FactChange, Mode, Transaction
+from engine.data.sources import is_hidden, relation_of, sourced
+from engine.data.transaction import MAX_WEIGHT, FactChange, Transaction
 from engine.data.values import (
     Tuple,
     Value,
@@ -31,11 +35,14 @@ from engine.data.values import (
     type_of,
     write_tuple,
 )
+from engine.database.claims import Claims, asserted_by, overdrawn
 from engine.database.database import Database
 from engine.database.program import Program
 from engine.errors import (
     ArityError,
+    InvalidRequestError,
     NegativeWeightError,
+    NotEmptyError,
     TypeMismatchError,
     WeightOverflowError,
     ZedlogError,
@@ -91,6 +98,7 @@ class Staging:
         self._placement = before.placement
         self._symbols = before.symbols
         self._tallies: dict[Typed, Relation] = {}
+        self._known_claims: Claims | None = None
 
     def add(self, transaction: Transaction) -> None:
         """Stage one transaction.
@@ -106,6 +114,9 @@ class Staging:
             raise
 
     def _add(self, transaction: Transaction) -> None:
+        _check_names(transaction)
+        if transaction.onto_empty:
+            _check_empty(self.program)
         parts = [
             part for change in transaction.changes for part in _by_types(change, self._hint(change.relation))
         ]
@@ -114,8 +125,12 @@ class Staging:
             # Integers, which a declaration of this transaction makes floats.
             parts = [*(part for part in parts if self._is_held(part)), *others]
             program, sums, others = self._fitting(transaction, parts)
-        gained: dict[str, Schema] = {}
-        for typed, deltas in self._sums(transaction.mode, others).items():
+        gained = {
+            relation: _schema(relation, types, None)
+            for relation, types in sums
+            if is_hidden(relation) and relation not in self.program.stored
+        }
+        for typed, deltas in self._sums(transaction, others).items():
             relation, types = typed
             held = gained.get(relation) or program.stored.get(relation)
             if held is not None:
@@ -135,7 +150,7 @@ class Staging:
         have in that program.
         """
         held = [part for part in parts if self._is_held(part)]
-        sums = self._sums(transaction.mode, held)
+        sums = self._sums(transaction, held, self._replaced(transaction))
         # What loses all of its facts may get others of any type with the same transaction.
         emptied = {
             typed[0]
@@ -208,17 +223,28 @@ class Staging:
 
     # ---- weights
 
-    def _sums(self, mode: Mode, parts: Sequence[_Part]) -> dict[Typed, list[Delta]]:
+    def _sums(
+        self, transaction: Transaction, parts: Sequence[_Part], replaced: Sequence[Typed] = ()
+    ) -> dict[Typed, list[Delta]]:
         """The transaction's changes with weights checked, in the mode `set` replaced by their net effect; without
-        changes that have no effect.
+        changes that have no effect. replaced: what the transaction's source asserts of these goes first.
         """
-        staged: dict[Typed, list[Delta]] = {}
+        staged: dict[Typed, list[Delta]] = {typed: [] for typed in replaced}
         for part in parts:
             delta = self._encode(part.change, part.types), part.change.weights
             staged.setdefault((part.relation, part.types), []).append(delta)
         sums = {}
         for typed, deltas in staged.items():
-            if mode == "set":
+            if transaction.source is not None:
+                own = sourced(typed[0], transaction.source), typed[1]
+                deltas = self._of_source(own, deltas, transaction)
+                largest = _largest(deltas)
+                if self._heaviest + largest > MAX_WEIGHT and deltas:
+                    deltas = [self._checked(typed, deltas)]
+                self._heaviest += largest
+                if deltas:
+                    sums[own] = deltas
+            elif transaction.mode == "set":
                 deltas = self._as_sets(typed, deltas)
                 self._heaviest = max(self._heaviest, 1)
             else:
@@ -227,8 +253,79 @@ class Staging:
                     deltas = [self._checked(typed, deltas)]
                 self._heaviest += largest
             if any(len(codes) for codes, _ in deltas):
+                if transaction.source is None and transaction.rollback is None:
+                    self._check_claims(typed, deltas)
                 sums[typed] = deltas
         return sums
+
+    # ---- sources
+
+    @property
+    def _claims(self) -> Claims:
+        """The sources of the program that is staged."""
+        known = self._known_claims
+        if known is None or known.stored is not self.program.stored:
+            known = self._known_claims = Claims(self.program.stored)
+        return known
+
+    def _replaced(self, transaction: Transaction) -> list[Typed]:
+        """The relations, with the types of their facts, in which a source's facts are replaced."""
+        if transaction.source is None or transaction.replaces is None:
+            return []
+        named = {change.relation for change in transaction.facts}
+        return [
+            (relation, types_of(schema))
+            for relation, schema in self._claims.of_source(transaction.source)
+            if transaction.replaces == "source" or relation in named
+        ]
+
+    def _of_source(self, own: Typed, deltas: list[Delta], transaction: Transaction) -> list[Delta]:
+        """What a source's own collection gains; no delta of it is empty.
+
+        Raises:
+            NegativeWeightError, WeightOverflowError: the source retracts what it does not assert, or a weight gets too
+            large.
+        """
+        if transaction.mode == "set" and transaction.replaces is None:
+            deltas = self._as_sets(own, deltas)
+        else:
+            if transaction.replaces is not None:
+                if transaction.mode == "set" and deltas:
+                    deltas = [(_net(own, deltas)[0], np.ones(1, np.int64))]
+                deltas = [*((codes, -weights) for codes, weights in self._held(own)), *deltas]
+            deltas = [delta for delta in deltas if len(delta[0])]
+            risky = self._heaviest + _largest(deltas) > MAX_WEIGHT
+            if deltas and (risky or any((weights < 0).any() for _, weights in deltas)):
+                deltas = [self._checked(own, deltas)]
+        return [delta for delta in deltas if len(delta[0])]
+
+    def _held(self, typed: Typed) -> list[Delta]:
+        """All facts of these types, with what is staged."""
+        key = self._key_before(typed)
+        before = [] if key is None else [self._placement.tuples(key, {}, "asserted")]
+        return [*before, *self.facts.get(typed, ())]
+
+    def _check_claims(self, typed: Typed, deltas: list[Delta]) -> None:
+        """Raise SourcedFactError if the changes, which have no source, take away what a source asserts."""
+        if not any((weights < 0).any() for _, weights in deltas):
+            return
+        names = self._claims.of_relation(typed[0])
+        if not names:
+            return
+        codes, high, low = _net(typed, deltas)
+        change = (high << 32) + low
+        codes, change = codes[change < 0], change[change < 0]
+        now = self._weights(typed, codes)
+        claims = {name: self._weights((name, typed[1]), codes) for name in names}
+        # One after the other, because the sum of several may not fit into 64 bits; no part of a weight is larger.
+        free = now + change
+        for claimed in claims.values():
+            free = np.where(free >= 0, free - claimed, free)
+        wrong = np.flatnonzero(free < 0)
+        if len(wrong):
+            having = [name for name, claimed in claims.items() if claimed[wrong].any()]
+            about = self._about(typed, codes[wrong], now[wrong])
+            raise asserted_by(having, self._shown(typed, codes[wrong]), about)
 
     def _checked(self, typed: Typed, changes: list[Delta]) -> Delta:
         """The sum of a relation's changes, checked against the existing weights.
@@ -268,6 +365,9 @@ class Staging:
         return codes[moved], change[moved]
 
     def _negative(self, typed: Typed, codes: Codes, now: Codes, change: Codes) -> NegativeWeightError:
+        if is_hidden(typed[0]):
+            shown_tuples = self._shown((relation_of(typed[0]), typed[1]), codes)
+            return overdrawn(typed[0], shown_tuples, self._about(typed, codes, now), change[:_SHOWN])
         return NegativeWeightError(
             f"the transaction would take the weight of {self._shown(typed, codes)} below zero",
             **self._about(typed, codes, now),
@@ -332,6 +432,21 @@ class Staging:
             if key is not None:
                 deltas[key] = _joined(typed, parts)
         return {key: delta for key, delta in deltas.items() if len(delta[0])}
+
+
+def _check_names(transaction: Transaction) -> None:
+    """Only a rollback that the engine has resolved names hidden collections.
+
+    Raises:
+        InvalidRequestError: another transaction does, or the engine has no older epochs to look at.
+    """
+    if transaction.rollback is not None:
+        if not transaction.resolved:
+            raise InvalidRequestError("only an engine that serves a database with older epochs can roll back")
+        return
+    for change in transaction.changes:
+        if is_hidden(change.relation):
+            check_relation_name(change.relation)
 
 
 def _joined(typed: Typed, parts: list[Delta]) -> Delta:
@@ -455,7 +570,8 @@ def _fitted(part: _Part, schema: Schema | None) -> _Part:
     """
     relation, types = part.relation, part.types
     if schema is None:
-        check_relation_name(relation)
+        if not is_hidden(relation):
+            check_relation_name(relation)
         return part
     if schema.arity != len(types):
         raise ArityError(
@@ -510,3 +626,19 @@ def _two_types(held: Schema, types: Types) -> ZedlogError:
 
 def _columns(arity: int) -> str:
     return "1 column" if arity == 1 else f"{arity} columns"
+
+
+def _check_empty(program: Program) -> None:
+    """Raise NotEmptyError unless there are no facts, rules and declarations."""
+    holds = {
+        "facts": len(program.stored),
+        "rules": len(program.rules),
+        "declarations": len(program.declarations),
+    }
+    if any(holds.values()):
+        raise NotEmptyError(
+            "a backup is restored only into an empty database, but this one has "
+            f"facts of {holds['facts']} relations, {holds['rules']} rules and {holds['declarations']} declarations; "
+            "restore it into another database (zedlog serve --database NAME, or another --data-dir)",
+            **holds,
+        )

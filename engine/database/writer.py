@@ -20,6 +20,7 @@ import numpy.typing as npt
 from engine.circuit.circuit import Circuit, texts_of
 from engine.circuit.naming import PRIME, name_of, named
 from engine.data.codes import Codes
+from engine.data.sources import is_hidden
 from engine.data.symbols import SymbolTable
 from engine.data.transaction import PlacementName, Transaction
 from engine.data.values import Encoder, decode
@@ -476,6 +477,8 @@ class Writer:
         """The tuples that an epoch inserted (+1) and deleted (-1), by relation."""
         changes: Changes = {}
         for relation, change in record.relations.items():
+            if is_hidden(relation):
+                continue
             moved = np.flatnonzero(change.present)
             if len(moved):
                 types = [column.type for column in record.changed_schemas[relation].columns]

@@ -14,18 +14,18 @@ class RelationChange:
 
     codes: int64[n, arity], values as codes (see engine/data/values.py). asserted: int64[n], the facts' weights after
     the epoch. derived: bool[n], whether some rule derives the tuple after it. present: int8[n], +1 if the tuple
-    appeared, -1 if it disappeared, 0 if only `asserted`, `derived` or `height` changed. was_asserted, was_derived:
-    bool[n], the same before the epoch. hidden: bool[n], whether the tuple is asserted after the epoch but not present,
-    because the relation is folded by a `min` or `max` to which the fact only contributes; None: no tuple is hidden.
-    height, was_height: int64[n], the height from which on the tuple is there, after the epoch and before it (0 where it
-    is not there): it has a derivation from lower tuples of its stratum. None: all are 0.
+    appeared, -1 if it disappeared, 0 if only `asserted`, `derived` or `height` changed. was_asserted: int64[n],
+    was_derived: bool[n], the same before the epoch. hidden: bool[n], whether the tuple is asserted after the epoch but
+    not present, because the relation is folded by a `min` or `max` to which the fact only contributes; None: no tuple
+    is hidden. height, was_height: int64[n], the height from which on the tuple is there, after the epoch and before it
+    (0 where it is not there): it has a derivation from lower tuples of its stratum. None: all are 0.
     """
 
     codes: npt.NDArray[np.int64]
     asserted: npt.NDArray[np.int64]
     derived: npt.NDArray[np.bool_]
     present: npt.NDArray[np.int8]
-    was_asserted: npt.NDArray[np.bool_]
+    was_asserted: npt.NDArray[np.int64]
     was_derived: npt.NDArray[np.bool_]
     hidden: npt.NDArray[np.bool_] | None = None
     height: npt.NDArray[np.int64] | None = None

@@ -82,7 +82,7 @@ def change_of(
         asserted[seen],
         derived[seen] > 0,
         moved[seen].astype(np.int8),
-        was_asserted[seen] > 0,
+        was_asserted[seen],
         was_derived[seen] > 0,
         hidden_of(fold, asserted[seen], present[seen]),
         height[seen],
@@ -102,7 +102,7 @@ def _all_derived(relation: Relation) -> RelationChange:
     nothing = np.zeros(len(codes), np.int64)
     heights = relation.present_heights()
     return RelationChange(
-        codes, nothing, ones, ones.view(np.int8), none, none, None, heights, np.zeros_like(nothing)
+        codes, nothing, ones, ones.view(np.int8), nothing, none, None, heights, np.zeros_like(nothing)
     )
 
 

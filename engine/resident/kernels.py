@@ -28,7 +28,7 @@ from numba.core import event as events
 logger = logging.getLogger("zedlog.kernels")
 
 STAMP = "zedlog-kernels.sha256"
-_SOURCES = ("layout", "hashing", "views", "tape", "table", "index", "build", "join", "climb")
+_SOURCES = ("layout", "hashing", "views", "tape", "table", "index", "build", "join", "climb", "rowhash")
 
 
 @dataclass(frozen=True, slots=True)

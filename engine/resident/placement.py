@@ -16,6 +16,7 @@ from engine.circuit.circuit import Circuit
 from engine.data.codes import Codes
 from engine.maintenance.placement import DEFAULT, Budget, Encode, Executed, FactDelta, PlacementState
 from engine.maintenance.policy import Policy
+from engine.resident import rowhash as rowhash  # So that all kernels are known, and compiled together.
 from engine.resident.arrangements import Arrangements
 from engine.resident.checkpoint import ResidentParts, effort, parts_of, take_up
 from engine.resident.checks import check_relation
@@ -99,6 +100,11 @@ class ResidentPlacement:
 
     def memory(self) -> int:
         return self._state.memory()
+
+    @property
+    def relations(self) -> Mapping[str, Relation]:
+        """By key, for looking only."""
+        return self._state.relations
 
     def codes(self, columns: Mapping[str, Sequence[int] | None]) -> Codes | None:
         found = [np.empty(0, np.int64)]

@@ -14,6 +14,7 @@ from engine.errors import InvalidRequestError
 from engine.maintenance.placement import Budget
 from engine.resident.kernels import Compiling, telling
 from engine.resident.warm import load_all
+from engine.server.audits import Audits
 from engine.server.checkpoints import Checkpoints
 from engine.server.loop import restore_reasoner, run_engine
 from engine.server.options import options, read_settings
@@ -40,7 +41,13 @@ def _log_compiling(now: Compiling) -> None:
 
 def _run(settings: EngineSettings) -> int:
     logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(message)s")
-    retention = Retention(settings.retain_epochs, settings.retain_seconds, settings.retain_results)
+    retention = Retention(
+        settings.retain_epochs,
+        settings.retain_seconds,
+        settings.retain_results,
+        subscribed_epochs=settings.retain_subscribed_epochs,
+        subscribed_bytes=settings.retain_subscribed_bytes,
+    )
     engine = EngineOptions(
         settings.lease_seconds,
         settings.lease_wait,
@@ -68,11 +75,12 @@ def _run(settings: EngineSettings) -> int:
     )
     places = Places(settings.import_root, settings.export_root, None, settings.bulk_schemes)
     jobs = JobRunner(url, database, JobOptions(settings.batches, places), spark)
+    audits = Audits(url, database, settings.audit_every, settings.memory_budget)
     with telling(_log_compiling):
         # Before the engine says that it is ready, so that no transaction waits for them.
         load_all()
     try:
-        return run_engine(url, database, engine, factory, spark, jobs, checkpoints)
+        return run_engine(url, database, engine, factory, spark, jobs, checkpoints, audits)
     finally:
         jobs.close()
 

@@ -20,19 +20,14 @@ derived in a moment is not kept.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import gc
 import logging
 import os
-import signal
-import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import quote
 
 from engine.database.checkpoint import Checkpoint
@@ -40,6 +35,7 @@ from engine.database.epoch import EpochRecord
 from engine.database.saved import SavedState
 from engine.errors import ZedlogError
 from engine.resident.checkpoint import CheckpointUnusable, layout
+from engine.server.forked import Forked
 from engine.storage.checkpoint_file import NoCheckpoint, read_checkpoint, remove_partial, write_checkpoint
 
 R = TypeVar("R")
@@ -90,7 +86,9 @@ class Checkpoints:
         self._trying = self._path.with_suffix(".trying")
         self._when = when or When()
         self._ahead: Future[Checkpoint] | None = None
-        self._child: _Child | None = None
+        self._child: Forked | None = None
+        # Of what is being written: its epoch, and what `_since` was.
+        self._writing = 0, 0.0
         # The epoch of the file; None: there is none that could be used.
         self._kept: int | None = None
         self._since = 0.0
@@ -214,37 +212,37 @@ class Checkpoints:
         return effort > 0 and (self._kept is not None or effort >= self._when.least)
 
     def _begin(self, reasoner: Keepable, epoch: int, incarnation: str, versions: Versions) -> None:
-        def work() -> int:
+        def work() -> bytes:
             checkpoint = reasoner.checkpoint(incarnation, versions())
-            return 0 if checkpoint is None else write_checkpoint(self._path, checkpoint)
+            return b"0" if checkpoint is None else b"%d" % write_checkpoint(self._path, checkpoint)
 
         # Computed once: the child finds it.
         layout()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             remove_partial(self._path)
-            self._child = _Child(work, epoch, self._since)
+            self._child = Forked(work, priority=10)
         except OSError as error:
             self._failed(error.strerror or str(error))
             return
+        self._writing = epoch, self._since
         self._since = 0.0
 
-    def _attend(self, child: _Child, seconds: float) -> bool:
+    def _attend(self, child: Forked, seconds: float) -> bool:
         """Whether the child has ended."""
         if not child.has_ended(seconds):
             return False
         self._child = None
+        epoch, since = self._writing
         took = time.monotonic() - child.began
         self._not_before = time.monotonic() + max(self._when.seconds, _SHARE_OF_TIME * took)
         if child.failure:
-            self._since += child.since
+            self._since += since
             self._failed(child.failure)
-        elif child.size:
-            self._kept, self._told = child.epoch, ""
-            self._rate = child.size / max(took, 0.01)
-            logger.info(
-                "checkpoint of epoch %d written: %.0f MB in %.1f s", child.epoch, child.size / 1e6, took
-            )
+        elif size := int(child.answer):
+            self._kept, self._told = epoch, ""
+            self._rate = size / max(took, 0.01)
+            logger.info("checkpoint of epoch %d written: %.0f MB in %.1f s", epoch, size / 1e6, took)
         return True
 
     def _failed(self, why: str) -> None:
@@ -257,65 +255,3 @@ class Checkpoints:
                 self._path,
                 why,
             )
-
-
-class _Child:
-    """A forked process that does some work, whose result is a number (`size`) or a `failure` in words."""
-
-    def __init__(self, work: Callable[[], int], epoch: int, since: float) -> None:
-        self.epoch, self.since, self.began = epoch, since, time.monotonic()
-        self.size, self.failure = 0, ""
-        # Loaded here: the child must not wait for a lock that another thread of its parent holds.
-        libc = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
-        parent = os.getpid()
-        self._answer, answer = os.pipe()
-        with warnings.catch_warnings():
-            # Python 3.12 and later warn of a fork in a process with threads; see the module for what the child does.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self._pid = os.fork()
-        if self._pid == 0:
-            _run(work, answer, parent, libc)
-        os.close(answer)
-
-    def has_ended(self, seconds: float) -> bool:
-        """Whether it has, waiting up to `seconds`."""
-        end = time.monotonic() + seconds
-        while os.waitpid(self._pid, os.WNOHANG)[0] == 0:
-            if time.monotonic() >= end:
-                return False
-            time.sleep(0.01)
-        with open(self._answer, "rb") as answer:
-            told, _, failure = answer.read().decode(errors="replace").partition("\n")
-        self.size = int(told or 0)
-        self.failure = failure if told else "the process that writes it was ended"
-        return True
-
-    def kill(self) -> None:
-        """End it, if it has not ended."""
-        os.kill(self._pid, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
-        os.close(self._answer)
-
-
-def _run(work: Callable[[], int], answer: int, parent: int, libc: ctypes.CDLL | None) -> NoReturn:
-    """The child process. It never returns, so that nothing of the engine runs twice."""
-    told = "0\n"
-    try:
-        # Collecting garbage would touch, and so copy, all of the parent's objects.
-        gc.disable()
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
-        if libc is not None:
-            libc.prctl(1, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() == parent:
-            os.nice(10)
-            told = f"{work()}\n"
-    except OSError as error:
-        told += error.strerror or str(error)
-    except BaseException as error:
-        told += repr(error)
-    finally:
-        with contextlib.suppress(OSError):
-            os.write(answer, told.encode()[:4096])
-        os._exit(0)

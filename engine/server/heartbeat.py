@@ -12,9 +12,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from engine.errors import EngineLeaseError, StorageUnavailableError
 from engine.storage.connection import connect
+from engine.storage.holds import oldest_held
+from engine.storage.keys import Keys
 from engine.storage.lease import Lease
 
 ATTEND_SECONDS = 0.25
@@ -22,11 +25,14 @@ ATTEND_SECONDS = 0.25
 
 class Heartbeat:
     """The lease of one engine, and its status. Make it, `start` it, tell it the state, `stop` it. `attend` is called
-    by its thread, every `ATTEND_SECONDS`. `recovered` says how the state came back, for the readers."""
+    by its thread, every `ATTEND_SECONDS`. `recovered` says how the state came back, for the readers. `held` is the
+    oldest epoch that must stay readable (engine/storage/holds.py), as of the last beat."""
 
     def __init__(self, redis_url: str, database: str, ttl: float) -> None:
         self.attend: Callable[[], None] = lambda: None
         self.recovered = ""
+        self.held: int | None = None
+        self._keys = Keys(database)
         self._redis = connect(redis_url)
         self.lease = Lease(self._redis, database, ttl)
         self._interval = ttl / 4
@@ -47,6 +53,7 @@ class Heartbeat:
         self._end_thread()
         self.lease.take()
         self.lost.clear()
+        self._look_at_holds()
         self._stop.clear()
         self._thread = threading.Thread(target=self._beat, name="engine heartbeat", daemon=True)
         self._thread.start()
@@ -84,6 +91,12 @@ class Heartbeat:
                 self._renew()
                 renewed = time.monotonic()
             self.attend()
+            self._look_at_holds()
+
+    def _look_at_holds(self) -> None:
+        # Where Redis is away, what was held last is still held.
+        with suppress(StorageUnavailableError):
+            self.held = oldest_held(self._redis, self._keys)
 
     def _renew(self) -> None:
         with self._lock:

@@ -55,6 +55,7 @@ from engine.server.checkpoints import Checkpoints, Keepable
 from engine.server.heartbeat import Heartbeat
 from engine.server.interruption import Interruption
 from engine.server.recovery import read_state, versions_of
+from engine.server.rollback import resolved
 from engine.server.settings import EngineOptions
 from engine.server.signals import heard_at_once
 from engine.storage.begun import place
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from engine.bulk.runner import JobRunner
     from engine.database.epoch import EpochRecord, EpochResult
     from engine.database.reasoner import GroupResult
+    from engine.server.audits import Audits
     from engine.spark.session.session import SparkSource
 
 T = TypeVar("T")
@@ -108,7 +110,9 @@ class Engine:
         on_ready: Callable[[int], None] | None = None,
         jobs: JobRunner | None = None,
         checkpoints: Checkpoints | None = None,
+        audits: Audits | None = None,
     ) -> None:
+        self._audits = audits
         self._jobs = jobs
         self._checkpoints = checkpoints
         self._options = options or EngineOptions()
@@ -218,6 +222,8 @@ class Engine:
                     if entries:
                         self._commit(entries, publisher, reasoner)
                     self._keep_state(publisher, reasoner)
+                    if self._audits is not None:
+                        self._audits.consider(reasoner, publisher.manifest)
             self._keep_state(publisher, reasoner, stopping=True)
         except EngineLeaseError as error:
             logger.warning("%s; starting again from Redis", error.message)
@@ -227,6 +233,8 @@ class Engine:
         except _StoppedError:
             pass
         finally:
+            if self._audits is not None:
+                self._audits.stop()
             if self._checkpoints is not None:
                 self._checkpoints.close()
             gc.unfreeze()
@@ -255,6 +263,7 @@ class Engine:
         self._check_lease()
         began = time.monotonic()
         publisher = Publisher(self._redis, self._database, self._heartbeat.lease, self._options.retention)
+        publisher.held = lambda: self._heartbeat.held
         self._heartbeat.tell("recovering", publisher.head.epoch)
         self._attempts.recovered(publisher.head.last_id)
         state = read_state(publisher)
@@ -270,6 +279,8 @@ class Engine:
         self._kept_bytes = 0
         if self._checkpoints is not None:
             self._heartbeat.recovered = self._checkpoints.how
+        if self._audits is not None:
+            self._audits.recovered()
         logger.info("epoch %d recovered in %.3f s", publisher.head.epoch, time.monotonic() - began)
         return publisher, reasoner
 
@@ -324,11 +335,14 @@ class Engine:
     def _is_apart(
         self, first: tuple[LogEntry, Transaction], entry: LogEntry, transaction: Transaction
     ) -> bool:
-        """Whether the transaction cannot share the epoch that begins with `first`: one of them is an import or is to
-        be tried alone, or it asks for another strategy or placement."""
+        """Whether the transaction cannot share the epoch that begins with `first`: one of them is an import or a
+        rollback or is to be tried alone, or it asks for another strategy or placement."""
         pair = (first, (entry, transaction))
         return (
-            any(one.batches or self._attempts.is_alone(at.id) for at, one in pair)
+            any(
+                one.batches or one.onto_empty or one.rollback is not None or self._attempts.is_alone(at.id)
+                for at, one in pair
+            )
             or transaction.evaluation != first[1].evaluation
         )
 
@@ -349,7 +363,7 @@ class Engine:
             return
         self._attempts.begin(ids)
         try:
-            done, record = self._applied(group, reasoner)
+            done, record = self._applied(group, publisher, reasoner)
             lost = next((o for o in done if isinstance(o, SparkStateLostError)), None)
             if lost is not None:
                 self._lost(lost, ids[0])
@@ -400,7 +414,7 @@ class Engine:
         raise _StateLost(lost.message)
 
     def _applied(
-        self, group: list[tuple[LogEntry, Transaction]], reasoner: Committer
+        self, group: list[tuple[LogEntry, Transaction]], publisher: Publisher, reasoner: Committer
     ) -> tuple[list[EpochResult | ZedlogError], EpochRecord | None]:
         """What became of each transaction, and the record of the epoch if there is one. Empty if one of them was
         cancelled meanwhile: the others are to be applied without it.
@@ -415,6 +429,13 @@ class Engine:
             try:
                 transactions = [self._jobs.store.load(transactions[0])]
             except BatchUnreadableError as error:
+                return [error], None
+        if transactions[0].rollback is not None:
+            rollback = transactions[0]
+            try:
+                transactions = [self._with_patience(lambda: resolved(rollback, publisher))]
+            except ZedlogError as error:
+                # Also if the older epoch is damaged: the newest one, which is served, may be whole.
                 return [error], None
         try:
             result = reasoner.commit(transactions, shared=True)
@@ -522,6 +543,7 @@ def run_engine(
     spark: SparkSource | None = None,
     jobs: JobRunner | None = None,
     checkpoints: Checkpoints | None = None,
+    audits: Audits | None = None,
 ) -> int:
     """Serve a database until SIGTERM or SIGINT, in the main thread. Returns the exit status. `spark` is the process's
     one source of a Spark session, for the placement and for whatever else needs one; it is closed at the end.
@@ -534,7 +556,7 @@ def run_engine(
         print(f"engine ready: database {database} at epoch {epoch}", flush=True)
 
     factory = reasoner_factory or restore_reasoner
-    engine = Engine(redis_url, database, factory, options, say_ready, jobs, checkpoints)
+    engine = Engine(redis_url, database, factory, options, say_ready, jobs, checkpoints, audits)
 
     def overdue() -> None:
         """Told to stop, and still in a kernel: the data in Redis is complete at any time, so the process may simply

@@ -44,7 +44,7 @@ class Shown:
 @dataclass(frozen=True, slots=True)
 class Option:
     """A setting, described for people. The fields about the command line are empty if no command has it as an
-    option.
+    option. is_switch: the option takes no value; it says yes.
     """
 
     field: str
@@ -55,6 +55,7 @@ class Option:
     metavar: str = ""
     panel: str = ""
     repeated: bool = False
+    is_switch: bool = False
 
     @property
     def help(self) -> str:
@@ -81,6 +82,7 @@ def options(settings: type[BaseSettings]) -> Iterator[Option]:
             metavar=view.metavar,
             panel=view.panel,
             repeated=view.repeated,
+            is_switch=field.annotation is bool,
         )
 
 
@@ -119,6 +121,8 @@ def _in_words(field: FieldInfo) -> str:
         return "none"
     if SIZE in field.metadata:
         return ByteSize(value).human_readable().replace(".0", "")
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -222,6 +222,29 @@ class EngineSettings(DatabaseSettings):
         Field(description="The number of transactions whose outcome can be looked up."),
         Shown("N", _PROCESS),
     ] = _KEPT.results
+    retain_subscribed_epochs: Annotated[
+        int,
+        whole(0),
+        Field(
+            description="The most epochs that stay readable for subscriptions that have not acknowledged them."
+        ),
+        Shown("N", _PROCESS),
+    ] = _KEPT.subscribed_epochs
+    retain_subscribed_bytes: Annotated[
+        int,
+        SIZE,
+        Field(ge=0, description="The most that the epochs which stay for subscriptions may have written."),
+        Shown("SIZE", _PROCESS),
+    ] = _KEPT.subscribed_bytes
+    audit_every: Annotated[
+        float | None,
+        typed(parse_seconds),
+        Field(
+            description="Audit the database every so many seconds, in the background: derive everything again, compare "
+            "it, and verify the snapshot in Redis; none: only when asked to (zedlog audit)."
+        ),
+        Shown("SECONDS", _PROCESS),
+    ] = None
     log_level: Annotated[
         _LogLevel,
         one_of("a level of the log", get_args(_LogLevel)),

@@ -102,6 +102,15 @@ class Announcements:
             _discard(future)
             self._epochs.remove(wait)
 
+    async def beyond(self, epoch: int, timeout: float) -> int | None:
+        """The newest published epoch, as soon as it is not `epoch`; None if that is not in time. It is smaller than
+        `epoch` where Redis came back with an older state."""
+        if self._reached is not None and self._reached[0] != epoch:
+            return self._reached[0]
+        if not await self.wait_epoch(epoch + 1, timeout):
+            return None
+        return self._reached[0] if self._reached is not None else epoch + 1
+
     async def close(self) -> None:
         """End the background task; everyone who waits gets an error."""
         if self._task is not None:

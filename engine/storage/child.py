@@ -9,8 +9,29 @@ between fork and exec in a process that has threads. If the kernel has no such r
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from collections.abc import Sequence
+
+SUPERVISOR = "ZEDLOG_SUPERVISOR"
+"""The variable by which a process that keeps children running tells each of them who it is: a name that nobody else
+has, a colon, and its process id. It starts a child anew only when the one before has ended, so a child knows that any
+other process with the same supervisor is gone (engine/storage/lease.py).
+"""
+
+
+def supervisor_mark() -> str:
+    """A value of that variable, for the children of this process. Only one of them may serve a database at a time."""
+    return f"{secrets.token_hex(8)}:{os.getpid()}"
+
+
+def supervisor() -> str | None:
+    """The name of this process's supervisor; None if it has none. A process further down, which inherited the variable,
+    has none.
+    """
+    name, _, pid = os.environ.get(SUPERVISOR, "").partition(":")
+    return name if name and pid == str(os.getppid()) else None
+
 
 # Arguments: the parent's process id, then the command. If the parent went before the request was made, its id
 # is no longer our parent's.

@@ -8,6 +8,8 @@ without further steps when Redis is back.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
 import orjson
@@ -17,9 +19,12 @@ from engine.data.transaction import Transaction
 from engine.errors import EngineUnavailableError, EpochNotRetainedError, InvalidRequestError
 from engine.storage.announcements import Announcements, stream_id
 from engine.storage.appends import Appends
+from engine.storage.audits import AuditClient
 from engine.storage.begun import Mark
 from engine.storage.connection import connect_async, storage_errors
 from engine.storage.head import FIELDS, Head
+from engine.storage.history import HistoryClient
+from engine.storage.holds import holding
 from engine.storage.indexes import Indexes, IndexStats
 from engine.storage.jobs import JobClient
 from engine.storage.keys import Keys
@@ -28,7 +33,9 @@ from engine.storage.outcome import EngineStatus, Outcome, Receipt
 from engine.storage.reader import ObjectReader
 from engine.storage.scripts import IN_LOG
 from engine.storage.snapshot import Snapshot
+from engine.storage.subscriptions import SubscriptionClient
 from engine.storage.token import format_token, parse_token
+from engine.storage.tokens import TokenStore
 
 __all__ = ["DatabaseClient", "EngineStatus", "Outcome", "Receipt", "format_token", "parse_token"]
 
@@ -52,6 +59,10 @@ class DatabaseClient:
         self._in_log = client.register_script(IN_LOG)
         self._newest: tuple[Head, Snapshot] | None = None
         self.jobs = JobClient(client, self._keys)
+        self.tokens = TokenStore(client, self._keys)
+        self.history = HistoryClient(client, self._keys)
+        self.subscriptions = SubscriptionClient(client, self._keys)
+        self.audits = AuditClient(client, self._keys)
 
     @classmethod
     def connect(
@@ -137,6 +148,19 @@ class DatabaseClient:
                 self._newest = head, snapshot
                 return snapshot
 
+    async def snapshots(self, epochs: Sequence[int]) -> list[Snapshot]:
+        """Those of the epochs that are kept, in the order given, in one round trip and few more.
+
+        Raises:
+            StorageUnavailableError, CorruptSnapshotError.
+        """
+        found = await self._reader.manifests(epochs)
+        return [await Snapshot.load(data, self._reader, self._indexes) for data in found if data is not None]
+
+    def hold(self, epoch: int) -> AbstractAsyncContextManager[None]:
+        """A context during which an epoch that is retained stays so, for a reader that takes long."""
+        return holding(self._redis, self._keys, epoch)
+
     async def wait_epoch(self, epoch: int, timeout: float) -> bool:
         """Wait up to `timeout` seconds until an epoch is published; whether it is.
 
@@ -159,6 +183,11 @@ class DatabaseClient:
             # Each epoch that comes may leave too few entries for this one.
             await self._announcements.wait_epoch(min(epoch, newest + 1), left)
         return True
+
+    async def beyond(self, epoch: int, timeout: float) -> int | None:
+        """The newest epoch, as soon as it is another one than `epoch`; None if that is not in time. It is smaller where
+        Redis came back with an older state. Costs no request while epochs are announced."""
+        return await self._announcements.beyond(epoch, timeout)
 
     async def epochs(self, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Summaries of epochs, newest first, of epochs < `before`: epoch, time (seconds), transactions,

@@ -82,6 +82,21 @@ def read_facts(relation: RelationManifest, store: ObjectStore) -> Rows:
     return merged if bool(merged.asserted.all()) else merged.where(merged.asserted != 0)
 
 
+def read_parts(relation: RelationManifest, store: ObjectStore) -> Iterator[Rows]:
+    """All rows of a relation, in order and in parts, so that only some of the blocks of its base are in memory."""
+    if not relation.segments:
+        return
+    base, *runs = relation.segments
+    arity, index = relation.arity, store.index(base)
+    overlay = merge([read_segment(run, store) for run in reversed(runs)], arity, drop_tombstones=False)
+    home = _home_blocks(index, overlay.codes)
+    for start in range(0, len(index), MERGED_BLOCKS):
+        stop = min(start + MERGED_BLOCKS, len(index))
+        low, high = np.searchsorted(home, [start, stop]).tolist()
+        blocks = concatenate(store.blocks(index.ids[start:stop]), arity)
+        yield merge([overlay.part(low, high), blocks], arity, drop_tombstones=True)
+
+
 def _write_blocks(rows: Rows, store: ObjectStore, present: Present | None = None) -> BlockIndex:
     # Even parts, so that a block that grew by a few rows does not leave a block of a few rows behind.
     cuts = np.linspace(0, len(rows), max(1, round(len(rows) / BLOCK_ROWS)) + 1).astype(np.int64)

@@ -40,6 +40,8 @@ from engine.storage.connection import connect, storage_errors
 # The kernel's limit for the path of a socket file is 108 bytes with the final zero.
 _LONGEST_SOCKET_PATH = 100
 _LOG_LINES = 12
+# The file that says where the socket is.
+_NOTE = "socket"
 _POLL_SECONDS = 0.005
 _TAIL_BLOCK = 1 << 20
 _STOP_SECONDS = 15.0
@@ -84,6 +86,11 @@ class EmbeddedServer:
     def url(self) -> str:
         """The Redis URL of the socket."""
         return f"unix://{quote(str(self._socket))}"
+
+    @classmethod
+    def running_url(cls, data_dir: Path) -> str:
+        """The Redis URL of the server that another process runs in that directory."""
+        return f"unix://{quote((data_dir / _NOTE).read_text())}"
 
     @property
     def pid(self) -> int:
@@ -219,7 +226,7 @@ class EmbeddedServer:
 
     def _end_leftover(self) -> None:
         """End a server that an owner left behind: we have the lock, so nobody needs it."""
-        note = self.data_dir / "socket"
+        note = self.data_dir / _NOTE
         with contextlib.suppress(FileNotFoundError):
             old = f"unix://{quote(note.read_text())}"
             deadline = time.monotonic() + _STOP_SECONDS

@@ -31,7 +31,7 @@ from engine.storage.connection import storage_errors
 from engine.storage.keys import Keys
 from engine.storage.log import IDEMPOTENCY_SECONDS
 
-Kind = Literal["import", "export"]
+Kind = Literal["import", "export", "restore"]
 QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED = "queued", "running", "succeeded", "failed", "cancelled"
 ENDED: Final = (SUCCEEDED, FAILED, CANCELLED)
 KEPT_JOBS: Final = 1_000

@@ -18,10 +18,19 @@ atomic scripts need.
 | `status` | hash | the engine's state for readers, and the faults that it met |
 | `begun` | hash | the transactions that the engine applies now, or applied when it ended (engine/storage/begun.py) |
 | `cancels` | set | ids of transactions that are to be cancelled |
+| `tokens` | hash | name -> an access token: its rights, and the hash of its secret |
+| `holds` | sorted set | epochs that are being read for long, by the time until which they are held |
 | `jobs` | sorted set | ids of bulk jobs by the time of their creation |
 | `jobs:queue`, `jobs:running` | list | ids of jobs that wait; of the ones that an engine has taken |
 | `jobs:batches` | hash | import -> the transaction that names its batch files |
+| `audits` | sorted set | ids of audits by the time of their request |
+| `audits:queue` | list | ids of audits that wait for the engine |
+| `audits:last` | hash | kind of audit -> the summary of the one that ended last |
+| `audit:ID` | string | one audit: what was asked for, status, report |
 | `job:ID` | hash | one job: request, status, progress, result |
+| `subscriptions` | hash | name of a subscription -> `LIMIT CREATED FILTER` (engine/storage/subscriptions.py) |
+| `subscriptions:acknowledged` | sorted set | names of subscriptions by the last epoch that was acknowledged |
+| `subscriptions:holding` | sorted set | those among them for which the publisher still keeps epochs |
 | `jobkey:H` | string | `DIGEST ID` of the job submitted with the Idempotency-Key of hash H; expires |
 """
 
@@ -93,6 +102,14 @@ class Keys:
         return self.prefix + "cancels"
 
     @property
+    def tokens(self) -> str:
+        return self.prefix + "tokens"
+
+    @property
+    def holds(self) -> str:
+        return self.prefix + "holds"
+
+    @property
     def jobs(self) -> str:
         return self.prefix + "jobs"
 
@@ -107,6 +124,33 @@ class Keys:
     @property
     def job_batches(self) -> str:
         return self.prefix + "jobs:batches"
+
+    @property
+    def subscriptions(self) -> str:
+        return self.prefix + "subscriptions"
+
+    @property
+    def acknowledged(self) -> str:
+        return self.prefix + "subscriptions:acknowledged"
+
+    @property
+    def holding(self) -> str:
+        return self.prefix + "subscriptions:holding"
+
+    @property
+    def audits(self) -> str:
+        return self.prefix + "audits"
+
+    @property
+    def audit_queue(self) -> str:
+        return self.prefix + "audits:queue"
+
+    @property
+    def last_audits(self) -> str:
+        return self.prefix + "audits:last"
+
+    def audit(self, audit_id: str) -> str:
+        return f"{self.prefix}audit:{audit_id}"
 
     def job(self, job_id: str) -> str:
         return f"{self.prefix}job:{job_id}"

@@ -7,7 +7,8 @@ clock says.
 
 A holder that was killed leaves the key behind until it expires. A new engine on the same machine need not wait for
 that: the holder's name says in which boot and process namespace it runs, so the new engine can look up whether it still
-runs (the start time of the process reveals a reused process id).
+runs (the start time of the process reveals a reused process id). Where that cannot be looked up, the supervisor of
+both knows it: it starts an engine only when the one before has ended, and the holder's name says whose child it was.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import orjson
 import redis
 
 from engine.errors import EngineLeaseError, shown
+from engine.storage.child import supervisor
 from engine.storage.connection import storage_errors
 from engine.storage.keys import Keys
 from engine.storage.scripts import RENEW_LEASE, TAKE_LEASE
@@ -81,15 +83,18 @@ class Lease:
 
 def _this_process() -> bytes:
     pid = os.getpid()
-    name = {"host": socket.gethostname(), "pid": pid, "id": secrets.token_hex(8)}
+    name = {"host": socket.gethostname(), "pid": pid, "id": secrets.token_hex(8), "supervisor": supervisor()}
     return orjson.dumps({**name, **_namespace(), "started": _start_time(pid)}, option=orjson.OPT_SORT_KEYS)
 
 
 def _is_dead(holder: bytes) -> bool:
-    """Whether the holder surely no longer runs: it was in our boot and process namespace, and is not
-    there."""
+    """Whether the holder surely no longer runs: it was in our boot and process namespace, and is not there; or it was
+    the child before us of our own supervisor."""
     try:
         name = orjson.loads(holder)
+        above = supervisor()
+        if above is not None and name.get("supervisor") == above:
+            return True
         ours = _namespace()
         if not ours or any(name.get(key) != value for key, value in ours.items()):
             return False

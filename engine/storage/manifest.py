@@ -40,6 +40,16 @@ _INDEX_MAGIC = b"Zs1\0"
 Bounds = npt.NDArray[np.int64]
 
 
+def in_hex(digest: int | None) -> str | None:
+    """A digest as it is stored and shown: 32 hexadecimal digits. None stays None: the digest is not known."""
+    return None if digest is None else f"{digest:032x}"
+
+
+def from_hex(text: str | None) -> int | None:
+    """The inverse of `in_hex`. Raises ValueError."""
+    return None if text is None else int(text, 16)
+
+
 def object_id(kind: str, data: bytes) -> str:
     """The name of an object: its kind and a 128-bit hash of its content."""
     digest = hashlib.blake2b(data, digest_size=_ID_BYTES, person=kind.encode()).digest()
@@ -196,10 +206,12 @@ class SymbolChunk:
 
 @dataclass(frozen=True, slots=True)
 class RelationEntry:
-    """A relation's line in the manifest of an epoch."""
+    """A relation's line in the manifest of an epoch. digest: of its rows (engine/storage/digests.py); None in a
+    manifest of a version that did not have digests."""
 
     id: str
     counts: TupleCounts
+    digest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +219,9 @@ class Manifest:
     """One epoch. `time` is when it was published, in seconds since 1970. `changes` are this epoch's own;
     `changed_schemas` are of changed relations that the epoch left without a schema, or with another one.
 
-    `oldest` is the oldest epoch that was retained when this one was published.
+    `oldest` is the oldest epoch that was retained when this one was published. `written` are the bytes of the objects
+    that this epoch wrote. `digest` is of the whole epoch, its program included; None in a manifest of a version that
+    did not have digests.
     """
 
     epoch: int
@@ -219,6 +233,8 @@ class Manifest:
     symbols: tuple[SymbolChunk, ...]
     changes: Mapping[str, Segment]
     changed_schemas: Mapping[str, Schema]
+    written: int = 0
+    digest: int | None = None
 
     @property
     def symbol_count(self) -> int:
@@ -245,6 +261,10 @@ class Manifest:
                 "symbols": [[c.id, c.first, c.count] for c in self.symbols],
                 "changes": {name: segment.to_json() for name, segment in self.changes.items()},
                 "changed_schemas": _schemas_to_json(self.changed_schemas),
+                "written": self.written,
+                # Beside the relations' lines, so that a version that does not know digests can read the rest.
+                "digest": in_hex(self.digest),
+                "digests": {name: in_hex(e.digest) for name, e in self.relations.items()},
             }
         )
 
@@ -252,6 +272,7 @@ class Manifest:
     def decode(cls, data: bytes) -> Manifest:
         parsed = _json(data, "the manifest")
         try:
+            digests = parsed.get("digests", {})
             if parsed["format"] != FORMAT:
                 raise CorruptSnapshotError(
                     f"the snapshot has format {parsed['format']}; this version reads format {FORMAT}"
@@ -263,14 +284,16 @@ class Manifest:
                 time=parsed["time"],
                 program_id=parsed["program"],
                 relations={
-                    name: RelationEntry(entry[0], TupleCounts(*entry[1:]))
+                    name: RelationEntry(entry[0], TupleCounts(*entry[1:]), from_hex(digests.get(name)))
                     for name, entry in parsed["relations"].items()
                 },
                 symbols=tuple(SymbolChunk(*chunk) for chunk in parsed["symbols"]),
                 changes={name: Segment.from_json(s) for name, s in parsed["changes"].items()},
                 changed_schemas=_schemas_from_json(parsed["changed_schemas"]),
+                written=parsed.get("written", 0),
+                digest=from_hex(parsed.get("digest")),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CorruptSnapshotError(f"the manifest of an epoch is damaged: {error}") from error
 
 

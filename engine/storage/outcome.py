@@ -7,7 +7,7 @@ retry of the same transaction gets the same bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 OutcomeStatus = Literal["committed", "dry_run", "refused"]
@@ -29,10 +29,14 @@ class Outcome:
     placement, cost {derivations}, elapsed_ms {engine}, and, where the transaction asked for it,
     delta {relation: {inserted: [tuple, ...], deleted: [tuple, ...]}}. `body` of `refused`: the error's
     `problem()`: code, message and its details.
+
+    `meta`: what lists of transactions show (engine/storage/history.py); it is written with the outcome, and not read
+    with it.
     """
 
     status: OutcomeStatus
     body: dict[str, Any]
+    meta: dict[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

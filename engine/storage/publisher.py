@@ -2,7 +2,9 @@
 
 In: an `EpochRecord` (what the epoch changed) and the outcomes of its transactions. Out, all at once: blocks, manifest,
 changes, summary, results, the head epoch and the last processed log id; and objects that no retained manifest names any
-more are removed. A reader sees the state before or the state after, never a mixture.
+more are removed. Epochs that a subscription has not acknowledged stay, within limits; each publication brings back
+which subscription holds the oldest, for the next one to know. A reader sees the state before or the state after, never
+a mixture.
 
 Blocks are immutable and invisible until a manifest names them. So a large number of them is sent ahead (with an expiry,
 in case the atomic step never comes) and only confirmed in that step; a small number travels with it. The step is a Lua
@@ -15,36 +17,51 @@ rules or schemas changed.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import orjson
 import redis
 
 from engine.database.epoch import EpochRecord, RuleInfo, changed_name
-from engine.errors import CorruptSnapshotError, EngineLeaseError, shown
+from engine.errors import CorruptSnapshotError, EngineLeaseError, EpochNotRetainedError, shown
 from engine.language.schema import Schema
-from engine.storage.compaction import EMPTY, apply_change
+from engine.maintenance.change import RelationChange
+from engine.storage.compaction import EMPTY, apply_change, read_parts
 from engine.storage.connection import storage_errors
+from engine.storage.digests import MODULUS, Digester, epoch_digest, program_digest
 from engine.storage.head import FIELDS, Head
 from engine.storage.keys import Keys
 from engine.storage.lease import Lease
 from engine.storage.log import START
-from engine.storage.manifest import PROGRAM, Manifest, RelationEntry, Segment, StoredProgram
+from engine.storage.manifest import (
+    PROGRAM,
+    Manifest,
+    RelationEntry,
+    Segment,
+    StoredProgram,
+    SymbolChunk,
+    in_hex,
+)
 from engine.storage.objects import ObjectStore
 from engine.storage.outcome import Outcome
 from engine.storage.references import References
 from engine.storage.retention import Retention
-from engine.storage.scripts import PUBLISH, STAGE
+from engine.storage.scripts import LOWEST, PUBLISH, STAGE
 from engine.storage.symbol_chunks import append_symbols, forget_symbols
+
+logger = logging.getLogger("zedlog.engine")
 
 # Objects of more bytes than this together are sent ahead, in portions, so that no single command grows with
 # the epoch and other clients get their turn in between.
 _INLINE_BYTES = 256 << 10
+# Epochs that one publication removes: after a long hold there are many, and readers must not wait for all of them.
+_MOST_REMOVED = 64
 _PORTION_BYTES = 4 << 20
 # Sent ahead and never confirmed: gone after this time.
 _STAGED_SECONDS = 3600
@@ -55,6 +72,27 @@ class _Retained:
     epoch: int
     time: float
     children: list[str]
+    written: int
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> _Retained:
+        return cls(manifest.epoch, manifest.time, manifest.children(), manifest.written)
+
+
+@dataclass(frozen=True, slots=True)
+class _Holding:
+    """The subscription that holds the oldest epoch: the last that it has acknowledged. limit: of epochs."""
+
+    name: str
+    epoch: int
+    limit: int
+
+    @classmethod
+    def decode(cls, answer: Sequence[bytes]) -> _Holding | None:
+        if not answer:
+            return None
+        name, epoch, limit = answer
+        return cls(name.decode(), int(float(epoch)), int(limit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +103,7 @@ class _Published:
     rules: tuple[RuleInfo, ...]
     schemas: Mapping[str, Schema]
     declarations: str
+    digest: int
 
 
 @dataclass(slots=True)
@@ -75,6 +114,7 @@ class _Publication:
     objects: dict[str, bytes]
     dead: list[str]
     dead_keys: list[str]
+    released: Sequence[_Holding]
     outcomes: Sequence[tuple[str, Outcome]]
     last_id: str
     trim_before: str
@@ -105,10 +145,14 @@ class Publisher:
         self._script = client.register_script(PUBLISH)
         self._stage_script = client.register_script(STAGE)
         self.store = ObjectStore(client, self._keys, cache_bytes)
+        self._digester = Digester(self.store)
         self._references = References(self.store.children)
         self._retained: deque[_Retained] = deque()
+        self._retained_bytes = 0
         self._unsettled: _Publication | None = None
+        self.held: Callable[[], int | None] = lambda: None
         self._program: _Published | None = None
+        self._holding = read_holding(client, self._keys)
         self._head = read_head(client, self._keys)
         self.incarnation = self._head.incarnation if self._head else secrets.token_hex(4)
         self._manifest: Manifest | None = None
@@ -127,6 +171,26 @@ class Publisher:
     def head(self) -> Head:
         assert self._head is not None
         return self._head
+
+    def retained(self, epoch: int) -> Manifest:
+        """The manifest of an epoch that is kept.
+
+        Raises:
+            EpochNotRetainedError: it is in the future, or no longer kept.
+            StorageUnavailableError, CorruptSnapshotError.
+        """
+        if epoch == self.manifest.epoch:
+            return self.manifest
+        if not any(kept.epoch == epoch for kept in self._retained):
+            oldest, newest = self._retained[0].epoch, self.manifest.epoch
+            why = "is still to come" if epoch > newest else "is no longer kept"
+            raise EpochNotRetainedError(
+                f"epoch {epoch} {why}; the epochs {oldest} to {newest} are kept",
+                epoch=epoch,
+                oldest=oldest,
+                newest=newest,
+            )
+        return self._read_manifests([epoch])[0]
 
     def publish(
         self,
@@ -172,7 +236,31 @@ class Publisher:
         self.store.load([name for manifest in manifests for name in manifest.children()])
         for manifest in manifests:
             self._references.add(manifest.children())
-            self._retained.append(_Retained(manifest.epoch, manifest.time, manifest.children()))
+            self._retain(manifest)
+        if newest.digest is None:
+            self._manifest = self._digested(newest)
+
+    def _digested(self, manifest: Manifest) -> Manifest:
+        """A manifest of a version that did not have digests, or that could not compute them, with digests. What cannot
+        be read stays without one: it may never be needed, and must not keep the engine from starting.
+        """
+        program = StoredProgram.decode(self.store.get([manifest.program_id])[0])
+        relations = dict(manifest.relations)
+        for name, entry in relations.items():
+            if entry.digest is None:
+                parts, schema = read_parts(self.store.relation(entry.id), self.store), program.schemas[name]
+                try:
+                    total = sum(self._digester.of_rows(schema, rows, manifest.symbols) for rows in parts)
+                except CorruptSnapshotError as error:
+                    logger.warning("%s has no digest: %s", name, error)
+                    continue
+                relations[name] = replace(entry, digest=total % MODULUS)
+        digest = _digest_of(program_digest(program.rules, program.declarations), relations)
+        return replace(manifest, relations=relations, digest=digest)
+
+    def _retain(self, manifest: Manifest) -> None:
+        self._retained.append(_Retained.of(manifest))
+        self._retained_bytes += manifest.written
 
     def _read_manifests(self, epochs: Sequence[int]) -> list[Manifest]:
         if not epochs:
@@ -193,22 +281,28 @@ class Publisher:
     ) -> _Publication:
         self.store.pending.clear()
         if record is None:
-            return _Publication(None, {}, [], [], outcomes, last_id, trim_before, b"")
+            return _Publication(None, {}, [], [], [], outcomes, last_id, trim_before, b"")
         now = time.time()
         manifest = self._next_manifest(record, now)
         # From here on nothing fails: what the new manifest names is in memory.
         alive = self._references.add(manifest.children())
-        self._retained.append(_Retained(manifest.epoch, now, manifest.children()))
+        self._retain(manifest)
         dead: list[str] = []
         dead_keys: list[str] = []
         while self._retained[0].epoch < manifest.oldest:
             gone = self._retained.popleft()
+            self._retained_bytes -= gone.written
             dead_keys.append(self._keys.manifest(gone.epoch))
             dead += self._references.remove(gone.children)
         dead_keys += [self._keys.object(name) for name in dead]
         objects = {name: self.store.pending[name] for name in alive}
-        summary = _summary(record, now, len(outcomes))
-        return _Publication(manifest, objects, dead, dead_keys, outcomes, last_id, trim_before, summary, now)
+        summary = _summary(record, now, outcomes, manifest.digest)
+        # The next one is not known before this one has let go; it holds nothing older.
+        late = self._holding
+        released = [late] if late is not None and manifest.epoch - late.epoch > late.limit else []
+        return _Publication(
+            manifest, objects, dead, dead_keys, released, outcomes, last_id, trim_before, summary, now
+        )
 
     def _next_manifest(self, record: EpochRecord, now: float) -> Manifest:
         before = self._manifest
@@ -217,6 +311,7 @@ class Publisher:
         assert not record.symbols or record.first_symbol == (before.symbol_count if before else 0), (
             "an epoch's symbols go on where the last one's ended"
         )
+        self._digester.symbols.add(record.first_symbol, record.symbols)
         relations = dict(before.relations) if before else {}
         changes: dict[str, Segment] = {}
         # What a relation held with other types goes before what it holds now comes.
@@ -227,16 +322,18 @@ class Publisher:
             entry = relations.pop(name, None)
             old = self.store.relation(entry.id) if entry else None
             counts = entry.counts if entry else EMPTY
+            digest = self._digest_after(entry, record.changed_schemas[key], change, symbols)
             relation, counts, changes[key] = apply_change(old, counts, change, self.store)
             assert key == name or not counts.all, "a relation that is replaced is emptied first"
             if counts.all:
-                relations[name] = RelationEntry(self.store.put_relation(relation), counts)
+                relations[name] = RelationEntry(self.store.put_relation(relation), counts, digest)
+        program = self._published_program(record)
         return Manifest(
             epoch=record.epoch,
             oldest=self._oldest_retained(record.epoch, now),
             incarnation=self.incarnation,
             time=now,
-            program_id=self._program_id(record),
+            program_id=program.id,
             relations=relations,
             symbols=append_symbols(
                 forget_symbols(symbols, record.forgotten, self.store), record.symbols, self.store
@@ -247,25 +344,55 @@ class Publisher:
                 for name in changes
                 if record.changed_schemas[name] != record.schemas.get(name)
             },
+            written=sum(map(len, self.store.pending.values())),
+            digest=_digest_of(program.digest, relations),
         )
 
-    def _program_id(self, record: EpochRecord) -> str:
+    def _digest_after(
+        self,
+        entry: RelationEntry | None,
+        schema: Schema,
+        change: RelationChange,
+        symbols: tuple[SymbolChunk, ...],
+    ) -> int | None:
+        """The digest of a relation after a change; None if it is not known. What is damaged elsewhere must not keep an
+        epoch from being published.
+        """
+        before = entry.digest if entry else 0
+        if before is None:
+            return None
+        try:
+            return self._digester.changed(before, schema, change, symbols)
+        except CorruptSnapshotError as error:
+            logger.error("%s has no digest from now on: %s", schema.relation, error)
+            return None
+
+    def _published_program(self, record: EpochRecord) -> _Published:
         """The object of the record's program; that of the last epoch, if it has the same rules and schemas."""
         before, last = self._manifest, self._program
         if before is not None and last is not None and before.program_id == last.id:
             unchanged = record.rules is last.rules and record.schemas is last.schemas
             if unchanged and record.declarations == last.declarations:
-                return before.program_id
+                return last
         program = StoredProgram(record.rules, record.declarations, dict(record.schemas))
         id_ = self.store.put(PROGRAM, program.encode())
-        self._program = _Published(id_, record.rules, record.schemas, record.declarations)
-        return id_
+        digest = program_digest(record.rules, record.declarations)
+        self._program = _Published(id_, record.rules, record.schemas, record.declarations, digest)
+        return self._program
 
     def _oldest_retained(self, epoch: int, now: float) -> int:
-        oldest_by_count = epoch - self._retention.epochs + 1
-        for retained in self._retained:
-            if retained.epoch >= oldest_by_count or retained.time > now - self._retention.seconds:
+        """Each epoch is looked at until it goes, so this costs what goes."""
+        kept, held, read = self._retention, self._holding, self.held()
+        size = self._retained_bytes
+        for number, retained in enumerate(self._retained):
+            age = epoch - retained.epoch
+            recent = age < kept.epochs or retained.time > now - kept.seconds
+            if recent or number == _MOST_REMOVED or (read is not None and retained.epoch >= read):
                 return retained.epoch
+            within = age <= kept.subscribed_epochs and size <= kept.subscribed_bytes
+            if held is not None and retained.epoch >= held.epoch and within:
+                return retained.epoch
+            size -= retained.written
         return epoch
 
     def _send(self, publication: _Publication) -> None:
@@ -273,10 +400,13 @@ class Publisher:
             size = sum(map(len, publication.objects.values()))
             staged = self._stage(publication.objects) if size > _INLINE_BYTES else []
             with storage_errors():
-                answer = bytes(
-                    cast(bytes, self._script(keys=self._script_keys(), args=self._args(publication, staged)))
+                answer = cast(
+                    Any, self._script(keys=self._script_keys(), args=self._args(publication, staged))
                 )
-            if answer in (b"ok", b"done"):
+            if isinstance(answer, list):
+                self._holding = _Holding.decode(answer[1:])
+                return
+            if answer == b"done":
                 return
             if answer == b"fenced":
                 raise EngineLeaseError(
@@ -306,7 +436,8 @@ class Publisher:
 
     def _script_keys(self) -> list[str]:
         keys = self._keys
-        return [keys.generation, keys.head, keys.results, keys.epochs, keys.published, keys.log, keys.lease]
+        named = [keys.generation, keys.head, keys.results, keys.epochs, keys.published, keys.log, keys.lease]
+        return [*named, keys.holding, keys.subscriptions]
 
     def _args(self, publication: _Publication, staged: list[str]) -> list[Any]:
         manifest, old = publication.manifest, self._head
@@ -318,7 +449,8 @@ class Publisher:
                 pairs += [self._keys.object(name), data]
         outcomes: list[Any] = []
         for transaction_id, outcome in publication.outcomes:
-            outcomes += [transaction_id, outcome.status, orjson.dumps(outcome.body)]
+            meta = orjson.dumps({**outcome.meta, "time": publication.time})
+            outcomes += [transaction_id, outcome.status, orjson.dumps(outcome.body), meta]
         return [
             self._lease.generation,
             self._lease.owner,
@@ -342,6 +474,8 @@ class Publisher:
             *outcomes,
             len(publication.dead_keys),
             *publication.dead_keys,
+            len(publication.released),
+            *(part for one in publication.released for part in (one.name, one.epoch)),
         ]
 
 
@@ -349,6 +483,13 @@ def read_head(client: redis.Redis, keys: Keys) -> Head | None:
     """The newest publication, or None."""
     with storage_errors():
         return Head.decode(cast(list[bytes | None], client.hmget(keys.head, list(FIELDS))))
+
+
+def read_holding(client: redis.Redis, keys: Keys) -> _Holding | None:
+    """The subscription that holds the oldest epoch, or None."""
+    with storage_errors():
+        answer = client.eval(LOWEST, 2, keys.holding, keys.subscriptions)
+    return _Holding.decode(cast(list[bytes], answer))
 
 
 _EMPTY_EPOCH = EpochRecord(
@@ -368,13 +509,26 @@ _EMPTY_EPOCH = EpochRecord(
 )
 
 
-def _summary(record: EpochRecord, now: float, transactions: int) -> bytes:
+def _digest_of(program: int, relations: Mapping[str, RelationEntry]) -> int | None:
+    """The digest of an epoch; None if that of one of its relations is not known."""
+    digests = [entry.digest for entry in relations.values()]
+    known = [digest for digest in digests if digest is not None]
+    return epoch_digest(program, known) if len(known) == len(digests) else None
+
+
+def _summary(
+    record: EpochRecord, now: float, outcomes: Sequence[tuple[str, Outcome]], digest: int | None
+) -> bytes:
     changes = {name: {"inserted": i, "deleted": d} for name, (i, d) in record.counts.items()}
     return orjson.dumps(
         {
             "epoch": record.epoch,
             "time": now,
-            "transactions": transactions,
+            "transactions": len(outcomes),
+            # They follow one another in the log, and in the results.
+            "first_transaction": outcomes[0][0] if outcomes else None,
+            "last_transaction": outcomes[-1][0] if outcomes else None,
+            "digest": in_hex(digest),
             "changes": changes,
             "strategy": record.strategy,
             "placement": record.placement,

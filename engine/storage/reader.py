@@ -6,7 +6,7 @@ reader serves all snapshots of a `DatabaseClient`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -78,6 +78,14 @@ class ObjectReader:
         with storage_errors():
             return cast(bytes | None, await self._redis.get(self._keys.manifest(epoch)))
 
+    async def manifests(self, epochs: Sequence[int]) -> list[bytes | None]:
+        """The manifests of epochs, in order; None for one that is not kept."""
+        if not epochs:
+            return []
+        with storage_errors():
+            found = await self._redis.mget([self._keys.manifest(epoch) for epoch in epochs])
+        return cast(list[bytes | None], found)
+
     async def fetch(self, names: Sequence[str]) -> list[bytes]:
         """The bytes of objects, in order.
 
@@ -138,11 +146,19 @@ class ObjectReader:
             self._blocks.put(name, found[name], found[name].nbytes)
         return found
 
-    async def changes(self, segment: Segment) -> list[tuple[Rows, Present | None]]:
-        """The blocks of an epoch's change, in order, with `present`. Not cached: each is read once by a
-        feed."""
+    async def changes(
+        self, segment: Segment, wanted: Mapping[int, npt.NDArray[np.int64]], blocks: int
+    ) -> AsyncIterator[tuple[Rows, Present | None]]:
+        """The blocks of an epoch's change, in order, with `present`; those which may have the code that is `wanted` of
+        some columns; `blocks` of them are read at a time. Not cached: each is read once by a feed."""
         index = (await self.indexes([segment]))[0]
-        return [decode_block(data) for data in await self.fetch(index.ids)]
+        may = np.ones(len(index), np.bool_)
+        for column, codes in wanted.items():
+            may &= (index.low[:, column] <= codes[0]) & (codes[0] <= index.high[:, column])
+        ids = [name for name, there in zip(index.ids, may.tolist(), strict=True) if there]
+        for start in range(0, len(ids), blocks):
+            for data in await self.fetch(ids[start : start + blocks]):
+                yield decode_block(data)
 
     async def texts(self, chunks: Sequence[SymbolChunk]) -> list[Texts]:
         """The symbols of chunks, in order."""

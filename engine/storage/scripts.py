@@ -104,13 +104,64 @@ for i = 2, #ARGV, 2 do redis.call('SET', ARGV[i], ARGV[i + 1], 'NX', 'EX', ARGV[
 # Whether an entry is in the log, without moving its content. KEYS: log. ARGV: id. -> 0 or 1.
 IN_LOG = "return #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1], 'COUNT', 1)"
 
-# One publication. KEYS: generation, head, results, epochs, published, log, lease.
+# Outcomes, newest first, without their bodies, which may be large. KEYS: results. ARGV: newest id, oldest id, most.
+# -> {id, status, meta (empty where an older version wrote none)} ...
+LIST_RESULTS = """
+local found = redis.call('XREVRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])
+for i, entry in ipairs(found) do
+  local fields = {}
+  for j = 1, #entry[2], 2 do fields[entry[2][j]] = entry[2][j + 1] end
+  found[i] = {entry[1], fields['status'], fields['meta'] or ''}
+end
+return found
+"""
+
+# KEYS: subscriptions, acknowledged, holding. ARGV: name, limit, time, filter, epoch, most subscriptions.
+# -> 1 made, 0 it was there and has the new limit, 2 it is there with another filter, 3 there are too many.
+SUBSCRIBE = """
+local known = redis.call('HGET', KEYS[1], ARGV[1])
+if known then
+  local created, filter = string.match(known, '^%S+ (%S+) (.*)$')
+  if filter ~= ARGV[4] then return 2 end
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. created .. ' ' .. filter)
+  return 0
+end
+if redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[6]) then return 3 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. ARGV[3] .. ' ' .. ARGV[4])
+redis.call('ZADD', KEYS[2], ARGV[5], ARGV[1])
+redis.call('ZADD', KEYS[3], ARGV[5], ARGV[1])
+return 1
+"""
+
+# KEYS: subscriptions, acknowledged, holding. ARGV: name, epoch. -> the position, -1 there is no such subscription.
+ACKNOWLEDGE = """
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return -1 end
+local position = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]))
+if tonumber(ARGV[2]) <= position then return position end
+redis.call('ZADD', KEYS[2], ARGV[2], ARGV[1])
+redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1])
+return tonumber(ARGV[2])
+"""
+
+# The subscription that holds the oldest epoch. KEYS: holding, subscriptions. -> nothing, or {name, epoch, limit}.
+_LOWEST = """
+local lowest = redis.call('ZRANGE', KEYS[%d], 0, 0, 'WITHSCORES')
+if #lowest == 2 then
+  local known = redis.call('HGET', KEYS[%d], lowest[1])
+  lowest[3] = known and string.match(known, '^%%S+') or '0'
+end
+"""
+LOWEST = _LOWEST % (1, 2) + "return lowest"
+
+# One publication. KEYS: generation, head, results, epochs, published, log, lease, holding, subscriptions.
 # ARGV: generation, owner, lease ms, expected epoch, expected last id, epoch (or empty), last id, processed,
 #       time, incarnation, summary, kept results, kept epochs, log entries before this id go,
-# number of staged keys, keys ..., number of pairs, key, value ..., number of outcomes, id, status, body ...,
-# number of dead keys, keys ... -> 'ok', 'done' (it was published before), 'fenced', 'stale' (the head is
+# number of staged keys, keys ..., number of pairs, key, value ..., number of outcomes, id, status, body, meta ...,
+# number of dead keys, keys ..., number of subscriptions that hold no more, name, the epoch that they held ...
+# -> {'ok', and what LOWEST gives}, 'done' (it was published before), 'fenced', 'stale' (the head is
 # another one), 'missing' (staged keys).
-PUBLISH = """
+PUBLISH = (
+    """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 'fenced' end
 local head = redis.call('HMGET', KEYS[2], 'epoch', 'last_id', 'incarnation')
 local epoch, last = head[1] or '', head[2] or ''
@@ -129,13 +180,19 @@ end
 for i = first, final do redis.call('PERSIST', ARGV[i]) end
 first, final = section(2)
 for i = first, final, 2 do redis.call('SET', ARGV[i], ARGV[i + 1]) end
-first, final = section(3)
-for i = first, final, 3 do
-  redis.call('XADD', KEYS[3], ARGV[i], 'status', ARGV[i + 1], 'body', ARGV[i + 2])
+first, final = section(4)
+for i = first, final, 4 do
+  redis.call('XADD', KEYS[3], ARGV[i], 'status', ARGV[i + 1], 'body', ARGV[i + 2], 'meta', ARGV[i + 3])
 end
 if final >= first then redis.call('XTRIM', KEYS[3], 'MAXLEN', ARGV[12]) end
 first, final = section(1)
 for i = first, final do redis.call('UNLINK', ARGV[i]) end
+first, final = section(2)
+for i = first, final, 2 do
+  if tonumber(redis.call('ZSCORE', KEYS[8], ARGV[i]) or -1) == tonumber(ARGV[i + 1]) then
+    redis.call('ZREM', KEYS[8], ARGV[i])
+  end
+end
 if ARGV[6] ~= '' then
   epoch = ARGV[6]
   redis.call('XADD', KEYS[4], 'MAXLEN', ARGV[13], epoch .. '-1', 'summary', ARGV[11])
@@ -146,5 +203,9 @@ redis.call('HINCRBY', KEYS[2], 'processed', ARGV[8])
 redis.call('XADD', KEYS[5], 'MAXLEN', '~', '1000', '*', 'epoch', epoch, 'last_id', ARGV[7])
 if ARGV[14] ~= '' then redis.call('XTRIM', KEYS[6], 'MINID', ARGV[14]) end
 redis.call('SET', KEYS[7], ARGV[2], 'PX', ARGV[3])
-return 'ok'
 """
+    + _LOWEST % (8, 9)
+    + """
+return {'ok', unpack(lowest)}
+"""
+)

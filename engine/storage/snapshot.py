@@ -8,13 +8,15 @@ block raises EpochNotRetainedError.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.data.codes import Codes
+from engine.data.sources import is_hidden
 from engine.data.symbols import SymbolTable
 from engine.data.values import Tuple, Value, decode_column, encode_value, fitted
 from engine.database.epoch import RuleInfo, changed_name, replaced
@@ -24,15 +26,17 @@ from engine.errors import (
     InvalidCursorError,
     InvalidRequestError,
     InvalidValueError,
+    TypeMismatchError,
     UnknownColumnError,
     UnknownRelationError,
     shown,
 )
 from engine.language.schema import Column, ColumnType, Schema
+from engine.storage.blocks import Present
 from engine.storage.compaction import EMPTY
 from engine.storage.indexes import Indexes
 from engine.storage.lookup import at_most, everything, page
-from engine.storage.manifest import Manifest, RelationEntry, StoredProgram, TupleCounts
+from engine.storage.manifest import Manifest, RelationEntry, StoredProgram, TupleCounts, in_hex
 from engine.storage.packed import Part, Wanted
 from engine.storage.reader import ObjectReader, Texts
 from engine.storage.rows import Rows, concatenate
@@ -40,7 +44,7 @@ from engine.storage.scan import matching, scan
 from engine.storage.snapshot_symbols import SnapshotSymbols
 from engine.storage.token import format_token
 
-__all__ = ["Domain", "Page", "Position", "Snapshot", "TupleCounts"]
+__all__ = ["ChangedRows", "Domain", "Page", "Position", "Snapshot", "TupleCounts"]
 
 Domain = Literal["all", "asserted", "derived"]
 
@@ -49,6 +53,8 @@ Position = tuple[int, ...]
 
 # Rows that one step of a whole read takes: some milliseconds of work.
 _SCAN_ROWS = 65_536
+# Symbols that one step looks up, and blocks of a change that one step decodes.
+_TEXTS_AT_ONCE, _BLOCKS_AT_ONCE = 16_384, 16
 # When an index gives more than this share of a relation for several codes, the relation is scanned instead.
 _LOOKED_UP = 0.25
 
@@ -62,6 +68,16 @@ class Page:
     weights: list[int]
     derived: list[bool]
     next: Position | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """Some of the tuples that an epoch changed in a relation, each once. codes: int64[n, arity]. signs: int8[n], +1
+    appeared, -1 went. schema: whose columns they have, which for what went may be an older one."""
+
+    schema: Schema
+    codes: Codes
+    signs: npt.NDArray[np.int8]
 
 
 class Snapshot:
@@ -78,7 +94,11 @@ class Snapshot:
         self.token: str = format_token(manifest.epoch, manifest.incarnation)
         self.rules: tuple[RuleInfo, ...] = program.rules
         self.declarations: str = program.declarations
+        self._program = program
+        # What people may be shown; hidden collections are read through `with_hidden`.
         self.schemas: dict[str, Schema] = program.schemas
+        if any(map(is_hidden, program.schemas)):
+            self.schemas = {name: s for name, s in program.schemas.items() if not is_hidden(name)}
 
     @classmethod
     async def load(cls, data: bytes, reader: ObjectReader, indexes: Indexes) -> Snapshot:
@@ -86,11 +106,35 @@ class Snapshot:
         manifest = Manifest.decode(data)
         return cls(manifest, await reader.program(manifest.program_id), reader, indexes)
 
+    @property
+    def hidden(self) -> list[str]:
+        """The hidden collections (engine/data/sources.py) of this epoch."""
+        return sorted(filter(is_hidden, self._manifest.relations))
+
+    def with_hidden(self) -> Snapshot:
+        """The same, where hidden collections can be read as if they were relations."""
+        snapshot = Snapshot(self._manifest, self._program, self._reader, self._indexes)
+        snapshot.schemas = self._program.schemas
+        return snapshot
+
+    @property
+    def oldest(self) -> int:
+        """The oldest epoch that was kept when this one was published."""
+        return self._manifest.oldest
+
     def counts(self, relation: str) -> TupleCounts:
         """The counts of a relation in `schemas`. Raises UnknownRelationError."""
         self._schema(relation)
         entry = self._manifest.relations.get(relation)
         return entry.counts if entry else EMPTY
+
+    def digest(self, relation: str) -> str | None:
+        """The digest of a relation in `schemas`; None if the epoch was published by a version without digests.
+        Raises UnknownRelationError.
+        """
+        self._schema(relation)
+        entry = self._manifest.relations.get(relation)
+        return in_hex(entry.digest if entry else 0)
 
     async def facts(
         self,
@@ -242,7 +286,7 @@ class Snapshot:
     @property
     def changed(self) -> tuple[str, ...]:
         """The relations that this epoch changed."""
-        return tuple(sorted({changed_name(key) for key in self._manifest.changes}))
+        return tuple(sorted({changed_name(key) for key in self._manifest.changes if not is_hidden(key)}))
 
     async def changes(self, relation: str) -> list[tuple[Tuple, int]]:
         """The tuples of a relation that this epoch made appear (+1) or go (-1), in the order of their codes.
@@ -250,26 +294,100 @@ class Snapshot:
         Raises:
             EpochNotRetainedError, StorageUnavailableError: as for `facts`.
         """
-        return [*await self._changes(replaced(relation)), *await self._changes(relation)]
-
-    async def _changes(self, key: str) -> list[tuple[Tuple, int]]:
-        segment = self._manifest.changes.get(key)
-        schema = self._manifest.changed_schemas.get(key) or self.schemas.get(key)
-        if segment is None or schema is None:
-            return []
         changed: list[tuple[Tuple, int]] = []
+        async for rows in self.changed_rows(relation):
+            tuples = await self.decode(rows.codes, rows.schema.columns)
+            changed += zip(tuples, rows.signs.tolist(), strict=True)
+        return changed
+
+    def changed_count(self, relation: str) -> int:
+        """No fewer tuples than this epoch made appear or go in a relation."""
+        found = (self._manifest.changes.get(key) for key in (replaced(relation), relation))
+        return sum(segment.rows for segment in found if segment is not None)
+
+    async def changed_rows(self, relation: str) -> AsyncIterator[ChangedRows]:
+        """The same as codes, in parts: first what the relation held with other types, if the epoch replaced it.
+
+        Raises:
+            EpochNotRetainedError, StorageUnavailableError: as for `facts`.
+        """
+        async for schema, rows, present in self._changed(relation, {}):
+            seen = present != 0
+            yield ChangedRows(schema, rows.codes[seen], present[seen])
+
+    async def changes_of(
+        self, relation: str, bound: Mapping[int, Value]
+    ) -> list[tuple[Tuple, int, int, bool]]:
+        """The tuples of a relation that this epoch changed and whose columns have the `bound` values: +1 where it made
+        them appear, -1 where it made them go, otherwise 0; and the asserted weight, and whether a rule derives them,
+        after it. Of the blocks, only those that may have such tuples are read.
+
+        Raises:
+            EpochNotRetainedError, StorageUnavailableError: as for `facts`.
+        """
+        changed: list[tuple[Tuple, int, int, bool]] = []
+        async for schema, rows, present in self._changed(relation, bound):
+            about = present.tolist(), rows.asserted.tolist(), rows.derived.tolist()
+            changed += zip(await self.decode(rows.codes, schema.columns), *about, strict=True)
+        return changed
+
+    async def _changed(
+        self, relation: str, bound: Mapping[int, Value]
+    ) -> AsyncIterator[tuple[Schema, Rows, Present]]:
+        for key in (replaced(relation), relation):
+            segment = self._manifest.changes.get(key)
+            schema = self._manifest.changed_schemas.get(key) or self.schemas.get(key)
+            if segment is None or schema is None:
+                continue
+            try:
+                wanted = await self._comparable(schema, bound)
+                if wanted is None:
+                    continue
+                async for rows, present in self._reader.changes(segment, wanted, _BLOCKS_AT_ONCE):
+                    if present is None:
+                        raise CorruptSnapshotError(
+                            f"the change of {changed_name(key)} in epoch {self.epoch} is incomplete"
+                        )
+                    seen = np.ones(len(rows), np.bool_)
+                    for column, codes in wanted.items():
+                        seen &= rows.codes[:, column] == codes[0]
+                    yield schema, rows.where(seen), present[seen]
+            except CorruptSnapshotError as error:
+                raise await self._removed_or(error) from error
+
+    async def code(self, schema: Schema, position: int, value: Value) -> int | None:
+        """The code of a value of a column; None if it is a symbol that no tuple has.
+
+        Raises:
+            as `facts` does for a bound value.
+        """
         try:
-            for rows, present in await self._reader.changes(segment):
-                if present is None:
-                    raise CorruptSnapshotError(
-                        f"the change of {changed_name(key)} in epoch {self.epoch} is incomplete"
-                    )
-                seen = present != 0
-                tuples = await self._decode(rows.codes[seen], schema)
-                changed += zip(tuples, present[seen].tolist(), strict=True)
+            wanted = await self._wanted(schema, {position: value}, {})
         except CorruptSnapshotError as error:
             raise await self._removed_or(error) from error
-        return changed
+        return None if wanted is None else int(wanted[position][0])
+
+    async def texts(self, codes: Codes) -> list[str]:
+        """The strings of symbol codes; other tasks run in between.
+
+        Raises:
+            EpochNotRetainedError, StorageUnavailableError: as for `facts`.
+        """
+        found: list[str] = []
+        try:
+            for start in range(0, len(codes), _TEXTS_AT_ONCE):
+                found += await self._texts(codes[start : start + _TEXTS_AT_ONCE], ())
+                await asyncio.sleep(0)
+        except CorruptSnapshotError as error:
+            raise await self._removed_or(error) from error
+        return found
+
+    async def _comparable(self, schema: Schema, bound: Mapping[int, Value]) -> dict[int, Codes] | None:
+        """As `_wanted`; None also if the relation had other columns in this epoch, or columns of other types."""
+        try:
+            return await self._wanted(schema, bound, {})
+        except (TypeMismatchError, UnknownColumnError):
+            return None
 
     def _schema(self, relation: str) -> Schema:
         schema = self.schemas.get(relation)

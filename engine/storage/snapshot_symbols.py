@@ -17,6 +17,11 @@ from engine.data.symbols import SymbolTable
 from engine.storage.reader import Texts
 
 
+class TextsNotReadError(Exception):
+    """The text of a symbol of the snapshot is asked for, but the table has no chunks: an evaluation that computes no
+    texts needs them all the same for the message of an error. It is to be done again with all chunks."""
+
+
 class SnapshotSymbols(SymbolTable):
     """See the module. chunks: (code of the first symbol, texts), in ascending order."""
 
@@ -61,6 +66,8 @@ class SnapshotSymbols(SymbolTable):
             if chunk == len(self._chunks):
                 known = super().texts(codes[rows])
             else:
+                if chunk < 0 or not self._chunks:
+                    raise TextsNotReadError
                 first, texts = self._chunks[chunk]
                 known = texts.at(codes[rows] - first)
             for row, text in zip(rows.tolist(), known, strict=True):

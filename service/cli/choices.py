@@ -39,7 +39,11 @@ def with_settings(
         @wraps(command)
         def call(**values: Any) -> None:
             typed = {option.field: values.pop(option.field) for option in known}
-            given = {field: value for field, value in typed.items() if value not in (None, [])}
+            given = {
+                field: "true" if value is True else value
+                for field, value in typed.items()
+                if value not in (None, False, [])
+            }
             with wrong_usage():
                 read = read_settings(settings, given)
             command(
@@ -54,18 +58,23 @@ def with_settings(
             words = (usual or {}).get(option.field, option.usual)
             shown = typer.Option(
                 option.flag,
-                # Of what may be repeated, the options come on top of the variable, which is read with the settings.
-                envvar=None if option.repeated else option.variable,
-                metavar=option.metavar,
+                # Of what may be repeated, the options come on top of the variable, which is read with the settings; so
+                # is the variable of a switch, which says yes or no in words.
+                envvar=None if option.repeated or option.is_switch else option.variable,
+                metavar=option.metavar or None,
                 help=f"{option.what} (default: {words})",
                 rich_help_panel=option.panel,
             )
-            kind: Any = list[str] | None if option.repeated else str | None
+            kind: Any = str | None
+            if option.repeated:
+                kind = list[str] | None
+            elif option.is_switch:
+                kind = bool
             parameters.append(
                 inspect.Parameter(
                     option.field,
                     inspect.Parameter.KEYWORD_ONLY,
-                    default=None,
+                    default=False if option.is_switch else None,
                     annotation=Annotated[kind, shown],
                 )
             )

@@ -10,8 +10,10 @@ service applies it once, however often it arrives.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,11 @@ DEFAULT_URL = "http://127.0.0.1:8321"
 # less).
 ATTEMPTS = 6
 PAUSE_SECONDS = 0.5
+
+# Where the token of the service is looked for.
+TOKEN_VARIABLE = "ZEDLOG_TOKEN"
+# A token that has made too many requests waits so long for its next one, in all.
+RATE_PATIENCE_SECONDS = 60.0
 
 _REPLAYED = "Idempotency-Replayed"
 
@@ -56,13 +63,21 @@ class ServiceClient:
     def __init__(
         self, url: str, timeout: float = 120.0, transport: httpx.BaseTransport | None = None
     ) -> None:
-        """`transport` replaces the network in tests."""
+        """`transport` replaces the network in tests. The token of `ZEDLOG_TOKEN` goes with every request.
+
+        Raises:
+            Unreachable: what is there cannot be a token.
+        """
         # Imported in the functions of this module that need it: it takes as long as a command that needs no service.
         import httpx
 
         self.url = url.rstrip("/")
         limits = httpx.Timeout(timeout, connect=5.0)
-        self._http = httpx.Client(base_url=self.url, timeout=limits, transport=transport)
+        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+        if not (token.isascii() and token.isprintable()):
+            raise Unreachable(f"what {TOKEN_VARIABLE} holds is not a token")
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(base_url=self.url, timeout=limits, transport=transport, headers=headers)
         self._reached = False
 
     def __enter__(self) -> ServiceClient:
@@ -96,8 +111,10 @@ class ServiceClient:
     def change(
         self,
         path: str,
-        body: Json,
+        body: Json | None,
         *,
+        method: str = "POST",
+        message: str | None = None,
         key: str | None = None,
         dry_run: bool = False,
         delta: bool = False,
@@ -111,9 +128,10 @@ class ServiceClient:
             "return": "delta" if delta else None,
             "strategy": strategy,
             "placement": placement,
+            "message": message,
         }
         headers = {} if key is None else {"idempotency-key": key}
-        response = self._request("POST", path, parameters, body, headers, repeatable=key is not None)
+        response = self._request(method, path, parameters, body, headers, repeatable=key is not None)
         outcome = self._settled(_decode(response), patience)
         return {**outcome, "replayed": _REPLAYED in response.headers}
 
@@ -142,8 +160,8 @@ class ServiceClient:
         """DELETE, which has the same effect however often it is sent."""
         return _decode(self._request("DELETE", path, {}, None, {}, repeatable=True))
 
-    def upload(self, path: str, name: str, stream: Iterable[bytes]) -> Json:
-        """POST a file as it is read.
+    def upload(self, path: str, name: str | None, stream: Iterable[bytes]) -> Json:
+        """POST a file as it is read; name: the parameter of that name, for a call that has it.
 
         Raises:
             Refused, Unreachable.
@@ -152,10 +170,31 @@ class ServiceClient:
         import httpx
 
         try:
-            response = self._http.post(path, params={"name": name}, headers=headers, content=stream)
+            response = self._http.post(
+                path, params={} if name is None else {"name": name}, headers=headers, content=stream
+            )
         except httpx.TransportError as error:
             raise self._unreachable(error) from error
         return _decode(_checked(response))
+
+    @contextmanager
+    def download(self, path: str, **parameters: Any) -> Iterator[Iterator[bytes]]:
+        """GET a file, portion by portion.
+
+        Raises:
+            Refused, Unreachable: also in the middle, when the connection breaks.
+        """
+        import httpx
+
+        given = {name: value for name, value in parameters.items() if value is not None}
+        try:
+            with self._http.stream("GET", path, params=given) as response:
+                if not response.is_success:
+                    response.read()
+                _checked(response)
+                yield response.iter_bytes()
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
 
     def query(self, goal: str, *, page: int, limit: int | None = None) -> Iterator[Json]:
         """Answers of one goal, page by page, at most `limit` rows in all; there is always a first page."""
@@ -172,6 +211,27 @@ class ServiceClient:
                 left -= len(answer["tuples"])
             if cursor is None or left == 0:
                 return
+
+    def events(self, path: str, parameters: Mapping[str, Any]) -> Iterator[Json]:
+        """The events of a feed, as they come. It ends when the service ends it.
+
+        Raises:
+            Refused, Unreachable: also when the connection is lost later.
+        """
+        import httpx
+
+        given = {name: value for name, value in parameters.items() if value is not None}
+        headers = {"accept": "application/x-ndjson"}
+        try:
+            with self._http.stream("GET", path, params=given, headers=headers) as response:
+                if not response.is_success:
+                    response.read()
+                for line in _checked(response).iter_lines():
+                    yield orjson.loads(line)
+        except httpx.InvalidURL as error:
+            raise Unreachable(f"{self.url} is not a URL: {error}") from error
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
 
     def _request(
         self,
@@ -190,6 +250,7 @@ class ServiceClient:
         sent = {"accept": "application/json", "content-type": "application/json", **headers}
         given = {name: value for name, value in parameters.items() if value is not None}
         attempts = ATTEMPTS if repeatable else 1
+        waited = 0.0
         for attempt in range(1, attempts + 1):
             try:
                 response = self._http.request(method, path, params=given, headers=sent, content=content)
@@ -202,6 +263,12 @@ class ServiceClient:
                     raise self._unreachable(error) from error
             else:
                 self._reached = True
+                while response.status_code == 429 and waited < RATE_PATIENCE_SECONDS:
+                    # Nothing was done, so it may be sent again, whatever it is.
+                    pause = min(_retry_after(response), RATE_PATIENCE_SECONDS)
+                    waited += pause
+                    time.sleep(pause)
+                    response = self._http.request(method, path, params=given, headers=sent, content=content)
                 if response.status_code != 503 or attempt == attempts:
                     return _checked(response)
             time.sleep(PAUSE_SECONDS)
@@ -218,6 +285,11 @@ class ServiceClient:
                 "Start one with 'zedlog serve', or give the URL of another one with --url or ZEDLOG_URL."
             )
         return Unreachable(f"the connection to {self.url} was lost: {error or type(error).__name__}")
+
+
+def _retry_after(response: httpx.Response) -> float:
+    text = response.headers.get("retry-after", "")
+    return float(text) if text.isdecimal() else 1.0
 
 
 def _checked(response: httpx.Response) -> httpx.Response:

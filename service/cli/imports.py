@@ -113,7 +113,7 @@ def import_files(
         body["format"] = _told_by_name(files)
     if delimiter is not None:
         # Here, for what reads files loads pyarrow, which the other commands do without.
-        from service.cli.delimited import delimiter_named
+        from service.delimited import delimiter_named
 
         try:
             body["delimiter"] = delimiter_named(delimiter)

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from service.cli import options
 from service.cli.client import Json, Refused, ServiceClient
-from service.cli.output import err, note, out
+from service.cli.output import err, fail, note, out
 
 _POLL_SECONDS = 0.2
 _RATED_ROWS = 10_000
@@ -28,10 +28,13 @@ _STAGES = {
     "read": "reading, parsing, summing weights",
     "again": "reading unusual lines again",
     "rejects": "writing the bad rows",
+    "verify": "checking the backup",
+    "batches": "writing its facts for the engine",
     "append": "appending to the log",
     "apply": "applying the epoch",
     "collect": "reading the snapshot",
     "write": "writing the files",
+    "compare": "comparing with the backup",
 }
 
 jobs_app = typer.Typer(no_args_is_help=True, help="Bulk imports and exports: list, watch, cancel.")
@@ -147,6 +150,9 @@ def report(job: Json) -> None:
     result = job["result"]
     if result is None:
         return
+    if job["kind"] == "restore":
+        _report_restore(job)
+        return
     if job["kind"] == "export":
         files = f", {result['files']:,} file{'s' * (result['files'] != 1)}, {size(result['bytes'])}"
         out.print(
@@ -178,6 +184,31 @@ def report(job: Json) -> None:
         _show_bad_rows(result)
 
 
+def _report_restore(job: Json) -> None:
+    """Print what a restore did."""
+    result = job["result"]
+    origin = result["backup"]
+    out.print(
+        f"restored epoch {origin['epoch']} of {escape(origin['database'])} in {seconds(result['seconds'])}: "
+        f"{_counted(result['facts'], 'fact')}, {_counted(result['rules'], 'rule')}, as epoch [bold]{result['epoch']}[/]"
+    )
+    if not result["compared"]:
+        note(
+            "[yellow]the database has changed since, so its derived tuples were not compared with the backup[/]"
+        )
+    elif not result["differences"]:
+        out.print(
+            f"  all {_counted(result['relations'], 'relation')} hold what the backup says, derived tuples included"
+        )
+    for one in result["differences"]:
+        said, now = _numbers(one["backup"]), _numbers(one["now"])
+        fail(f"{one['relation']} differs: the backup says {said}, now there are {now}")
+
+
+def _numbers(tuples: Json) -> str:
+    return f"{tuples['all']:,} tuples, {tuples['asserted']:,} asserted, {tuples['derived']:,} derived"
+
+
 def _rate(job: Json) -> str:
     """How much of the time Spark took to start, and how fast the rows came in afterwards; no rate for so few rows that
     it would only show how long queries take to start."""
@@ -200,6 +231,8 @@ def what(job: Json) -> str:
     request = job["request"]
     if job["kind"] == "import":
         return f"import {', '.join(request['paths'])} into {request.get('relation') or 'its relations'}"
+    if job["kind"] == "restore":
+        return f"restore a backup of {size(request['bytes'])}"
     return f"export {request.get('relation') or request.get('query')} to {request['path']}"
 
 

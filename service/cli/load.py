@@ -28,7 +28,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from engine.language.schema import ColumnType
 from service.cli import options
 from service.cli.client import Json, Refused, ServiceClient
-from service.cli.delimited import (
+from service.cli.output import counted, err, fail, note, out
+from service.delimited import (
     BadFile,
     FileColumns,
     Survey,
@@ -39,7 +40,6 @@ from service.cli.delimited import (
     rows,
     survey,
 )
-from service.cli.output import counted, err, fail, note, out
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -72,6 +72,49 @@ class LoadJob:
         )
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         return f"load-{digest[:32]}-{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How files are to be read, as the options of a command say."""
+
+    delimiter: str | None
+    header: bool
+    columns: tuple[int, ...]
+    types: tuple[ColumnType, ...] | None
+
+    @classmethod
+    def of(cls, delimiter: str | None, header: bool, columns: str | None, types: str | None) -> Reading:
+        """From the texts of the options; wrong usage if one of them is wrong."""
+        try:
+            given = delimiter_named(delimiter) if delimiter is not None else None
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--delimiter") from error
+        return cls(given, header, _columns(columns), _types(types))
+
+    def examine(
+        self, client: ServiceClient, relation: str, file: Path, stream: BinaryIO
+    ) -> tuple[FileColumns, Survey, str]:
+        """Read the whole file once: its layout, what is in it, and the declaration that a new relation gets from its
+        header. Exits with a message if it is not good.
+        """
+        line = first_line(stream)
+        separator = self.delimiter or guess_delimiter(file.name, line)
+        known = self.types or _schema_types(client, relation)
+        try:
+            said = header_types(line, separator)
+            if said is not None and not self.header and self.types is None:
+                raise BadFile("the first line names columns with their types: add --header")
+            layout = FileColumns(separator, self.header, self.columns, typed=self.header and said is not None)
+            said = _picked_types(said, layout)
+            if self.types is None and said is not None:
+                _check_types(relation, known, said)
+            found = survey(stream, layout, known or said)
+        except BadFile as error:
+            fail(f"{file}: {error}")
+            note("Nothing was sent.")
+            raise typer.Exit(1) from error
+        return layout, found, "" if known else _declaration(relation, found)
 
 
 @dataclass(slots=True)
@@ -137,33 +180,12 @@ def load(
     """
     if weight == 0:
         raise typer.BadParameter("a weight of 0 changes nothing", param_hint="--weight")
-    wanted = _columns(columns)
-    try:
-        given = delimiter_named(delimiter) if delimiter is not None else None
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--delimiter") from error
-    with _opened(file) as stream, ServiceClient(url) as client:
-        line = first_line(stream)
-        separator = given or guess_delimiter(file.name, line)
-        asked = _types(types)
-        known = asked or _schema_types(client, relation)
-        try:
-            said = header_types(line, separator)
-            if said is not None and not header and asked is None:
-                raise BadFile("the first line names columns with their types: add --header")
-            layout = FileColumns(separator, header, wanted, typed=header and said is not None)
-            said = _picked_types(said, layout)
-            if asked is None and said is not None:
-                _check_types(relation, known, said)
-            found = survey(stream, layout, known or said)
-        except BadFile as error:
-            fail(f"{file}: {error}")
-            note("Nothing was sent.")
-            raise typer.Exit(1) from error
+    how = Reading.of(delimiter, header, columns, types)
+    with opened(file) as stream, ServiceClient(url) as client:
+        layout, found, declaration = how.examine(client, relation, file, stream)
         if found.rows == 0:
             note(f"{file} holds no rows; nothing was sent.")
             return
-        declaration = "" if known else _declaration(relation, found)
         if declaration:
             # A transaction of its own: the batches must be the same when the relation is there already.
             client.transaction({"declarations": declaration})
@@ -341,7 +363,7 @@ def _identifiers(names: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def opened(path: Path) -> Iterator[BinaryIO]:
     """The file, or a copy of standard input that can be read twice."""
     if str(path) != "-":
         try:

@@ -10,6 +10,7 @@ command line itself is wrong. 130: interrupted.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -20,7 +21,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from engine.errors import ZedlogError
-from service.cli.client import Refused, Unreachable
+from service.cli.client import TOKEN_VARIABLE, Refused, Unreachable
 from service.cli.output import fail, out, print_refusal
 from service.cli.starting import uncollected
 from service.cli.supervisor import PartFailed
@@ -34,6 +35,7 @@ COMMANDS = {
             "Show what Zedlog does, on real data: which installed Python packages are exposed to a vulnerable one?",
         ),
         "serve": ("serve:serve", "Start the service and keep it running until Ctrl-C."),
+        "token": ("tokens:token_app", "Make, list and revoke access tokens."),
         "engine": (
             "serve:engine",
             "Run the engine process alone: one for each database, beside any number of services.",
@@ -49,7 +51,19 @@ COMMANDS = {
         "rules": ("edit:rules_app", "Add, remove and list rules."),
         "transactions": (
             "transactions:transactions_app",
-            "Show the outcome of a transaction, or cancel one.",
+            "List the transactions, show the outcome of one, or cancel one.",
+        ),
+        "sync": (
+            "sources:sync",
+            "Make a source assert exactly the rows of files: only the difference is applied.",
+        ),
+        "sources": (
+            "sources:sources_app",
+            "List the sources of facts, or take back all that one of them asserts.",
+        ),
+        "rollback": (
+            "history:rollback",
+            "Make facts, rules and declarations what they were after an older epoch.",
         ),
     },
     "Import and export in bulk, through Spark": {
@@ -60,10 +74,28 @@ COMMANDS = {
         "export": ("exports:export", "Export the tuples of one epoch to files. Ctrl-C cancels it."),
         "jobs": ("jobs:jobs_app", "Bulk imports and exports: list, watch, cancel."),
     },
+    "Back up": {
+        "backup": (
+            "backups:backup",
+            "Back up one epoch of a running database into a file, while others go on writing.",
+        ),
+        "restore": (
+            "backups:restore",
+            "Restore a backup into an empty database, as one epoch: all of it, or nothing.",
+        ),
+        "dump": (
+            "backups:dump",
+            "Write one epoch as program text and files of facts, for Souffle, for zedlog run, or for people.",
+        ),
+    },
     "Ask": {
         "query": (
             "read:query",
             "Answer a query: an atom, or a conjunction with negation, conditions and aggregates.",
+        ),
+        "watch": (
+            "watch:watch",
+            "Show the changes of a relation or of a query, live, until Ctrl-C.",
         ),
         "explain": (
             "explain:explain",
@@ -76,6 +108,15 @@ COMMANDS = {
         "epochs": (
             "read:epochs",
             "List the last epochs: time, changes, duration, and how and why they were evaluated so.",
+        ),
+        "blame": (
+            "history:blame",
+            "Show since which epoch and transaction a tuple has been there without interruption.",
+        ),
+        "history": ("history:history", "Show when tuples came and went, and through which transactions."),
+        "audit": (
+            "audit:audit",
+            "Audit the database: derive everything again, compare it, and verify the snapshot.",
         ),
         "version": ("main:show_version", "Print the version."),
     },
@@ -115,11 +156,33 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, stub, rest = super().resolve_command(ctx, args)
+        if ctx.params.get("token") is not None:
+            os.environ[TOKEN_VARIABLE] = ctx.params["token"]
+        rest = _without_token(ctx, rest)
         if name is None or stub is None:
             return name, stub, rest
         command = load_command(name)
         url = ctx.params.get("url")
         return name, command, rest if url is None else _with_url(ctx, command, url, rest)
+
+
+def _without_token(ctx: Any, arguments: list[str]) -> list[str]:
+    """The arguments of a command without `--token TOKEN`, which every command may have; it is put where the client
+    looks for it (client.py).
+    """
+    rest: list[str] = []
+    left = iter(arguments)
+    for word in left:
+        if word == "--":
+            return [*rest, word, *left]
+        if word == "--token" or word.startswith("--token="):
+            token = next(left, "") if word == "--token" else word.partition("=")[2]
+            if not token:
+                ctx.fail("Option '--token' requires an argument.")
+            os.environ[TOKEN_VARIABLE] = token
+        else:
+            rest.append(word)
+    return rest
 
 
 def _with_url(ctx: Any, command: Any, url: str, rest: list[str]) -> list[str]:
@@ -161,8 +224,16 @@ def zedlog(
             "from the environment variable ZEDLOG_URL; the last one on the command line is used.",
         ),
     ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            help="The token that the service asks for; commands accept it after their names, too. Others can see the "
+            "command line, so better put it into the environment variable ZEDLOG_TOKEN.",
+        ),
+    ] = None,
 ) -> None:
-    """`Commands` passes the URL on."""
+    """`Commands` passes both on."""
 
 
 for _panel, _commands in COMMANDS.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -36,10 +37,20 @@ def fail(message: str) -> None:
     err.print(f"[bold red]error:[/] {escape(message)}")
 
 
+_HINTS = {
+    "unauthorized": "Give a token with ZEDLOG_TOKEN or --token; an admin makes one with 'zedlog token create'.",
+    "forbidden": "An admin can see the rights of tokens with 'zedlog token list'.",
+    "rate_limited": "Nothing was done; try again later, or ask for a token with a higher rate.",
+}
+
+
 def print_refusal(refusal: Refused) -> None:
     """The service's problem document, with the offending line and a caret where it names one."""
     problem = refusal.problem
     err.print(f"[bold red]error:[/] {escape(str(refusal))} [dim]({escape(refusal.code)})[/]")
+    hint = _HINTS.get(refusal.code)
+    if hint is not None:
+        err.print(f"  [dim]{hint}[/]")
     source, column = problem.get("source"), problem.get("column")
     if isinstance(source, str) and isinstance(column, int):
         gutter = f"{problem.get('line', 1)} | "
@@ -78,6 +89,11 @@ def milliseconds(value: Any) -> str:
     if value >= 10_000:
         return f"{value / 1000:.1f} s"
     return f"{value:.0f} ms" if value >= 100 else f"{value:.2g} ms" if value < 10 else f"{value:.1f} ms"
+
+
+def moment(seconds: float | None) -> str:
+    """A time as people write it, in the local zone; nothing for one that is not known."""
+    return "" if seconds is None else datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def print_outcome(outcome: Json, *, dry_run: bool = False) -> None:

@@ -103,6 +103,7 @@ def relations(format: OutputFormat = None, url: options.Url = options.URL) -> No
             r["counts"]["asserted"],
             r["counts"]["derived"],
             r["counts"]["all"],
+            _digest(r.get("digest"), how),
         )
         for r in answer["relations"]
     ]
@@ -110,8 +111,16 @@ def relations(format: OutputFormat = None, url: options.Url = options.URL) -> No
         note("There are no relations yet; create some with 'zedlog load' or 'zedlog rules add'.")
         return
     write_rows(
-        ("relation", "columns", "asserted", "derived", "all"), rows, how, title=f"epoch {answer['epoch']}"
+        ("relation", "columns", "asserted", "derived", "all", "digest"),
+        rows,
+        how,
+        title=f"epoch {answer['epoch']}",
     )
+
+
+def _digest(digest: str | None, how: Format) -> str:
+    """In a table its first digits: enough to see by eye whether two are equal."""
+    return (digest or "")[: 12 if how is Format.TABLE else None]
 
 
 def _columns(columns: list[Json]) -> str:
@@ -203,7 +212,25 @@ def status(url: options.Url = options.URL) -> None:
     out.print(f"  relations  {len(known)} with {counted(tuples, 'tuple')}")
     if ready.get("recovered") is not None:
         out.print(f"  started    {escape(ready['recovered'])}")
+    for kind, what in (("full", "audit"), ("start", "at start")):
+        last = ready["audits"][kind]
+        if last is not None and (kind == "full" or last["status"] != "passed"):
+            _print_audit(what, last)
     _print_activity(ready)
+
+
+def _print_audit(what: str, last: Json) -> None:
+    """The last self-audit in a line."""
+    when = datetime.fromtimestamp(float(last["finished"])).strftime("%Y-%m-%d %H:%M:%S")
+    if last["status"] == "passed":
+        text = "no difference"
+    elif last["status"] == "failed":
+        text = f"[yellow]could not be completed[/]: {escape(last['why'] or '')}"
+    else:
+        text = (
+            f"[bold red]{counted(last['differing'], 'difference')}[/]; 'zedlog audit {last['id']}' shows them"
+        )
+    out.print(f"  {what:10} {text} ({when})")
 
 
 def _print_activity(ready: Json) -> None:

@@ -25,6 +25,8 @@ from rich.markup import escape
 
 from engine.errors import ZedlogError
 from engine.server.settings import EngineSettings
+from service.access.exposure import check_exposure
+from service.access.settings import AccessSettings
 from service.cli.choices import ServeSettings, with_settings
 from service.cli.output import err, fail, note, out
 from service.cli.supervisor import Part, PartFailed, Supervisor
@@ -46,7 +48,8 @@ Told = Callable[[str], bool]
 class Deployment:
     """What to run, and where. Port 0 means any free one. Without `redis_url` an embedded server is started.
 
-    variables: additional environment variables for the engine and the service.
+    variables: additional environment variables for the engine and the service. access: who may use it; None: whoever
+    reaches it, on this machine.
     """
 
     data_dir: Path
@@ -56,6 +59,18 @@ class Deployment:
     redis_url: str | None = None
     engine: bool = True
     variables: Mapping[str, str] = field(default_factory=dict)
+    access: AccessSettings | None = None
+
+    @property
+    def tls(self) -> bool:
+        return self.access is not None and self.access.tls_cert is not None
+
+    @property
+    def access_log(self) -> str:
+        """Where the service writes its line for each request."""
+        if self.access is not None and "access_log" in self.access.model_fields_set:
+            return self.access.access_log
+        return str(self.data_dir.absolute() / "access.log")
 
     @property
     def log(self) -> Path:
@@ -81,6 +96,8 @@ def serve(
     - `zedlog serve --port 9000 --data-dir /var/lib/zedlog`
     - `zedlog serve --redis-url redis://redis.example:6379/0`
     - `zedlog serve --redis-url redis://redis.example:6379/0 --no-engine`: one more service
+    - `zedlog token create admin --role admin --data-dir .zedlog`, then `zedlog serve --host 0.0.0.0 --tls-cert cert.pem
+      --tls-key key.pem`: for other machines
     """
     redis_url = settings.redis_url if "redis_url" in settings.model_fields_set else None
     run(
@@ -92,6 +109,7 @@ def serve(
             redis_url,
             not no_engine,
             variables,
+            settings,
         )
     )
 
@@ -138,7 +156,7 @@ def run(settings: Deployment, told: Told | None = None) -> None:
         ) from error
     with ExitStack() as stack:
         listener = stack.enter_context(_listening(settings.host, settings.port))
-        url = _url(listener, settings.host)
+        url = _url(listener, settings.host, settings.tls)
         redis_url = settings.redis_url
         if redis_url is None:
             # Imported here, for it takes half a second, and every command imports this module.
@@ -147,6 +165,8 @@ def run(settings: Deployment, told: Told | None = None) -> None:
             redis_url = stack.enter_context(
                 EmbeddedServer(settings.data_dir, on_restart=_say, on_repair=_say)
             ).url
+        if settings.access is not None:
+            asyncio.run(check_exposure(settings.access, redis_url, _database_options(settings)))
         _rotate(settings.log)
         supervisor = Supervisor(_parts(settings, redis_url, listener, url), settings.log, _say)
         supervisor.install_signals()
@@ -190,6 +210,8 @@ def _parts(settings: Deployment, redis_url: str, listener: socket.socket, url: s
         "ZEDLOG_REDIS_URL": redis_url,
         "ZEDLOG_DATABASE": settings.database,
         "ZEDLOG_DATA_DIR": str(settings.data_dir.absolute()),
+        "ZEDLOG_HOST": settings.host,
+        "ZEDLOG_ACCESS_LOG": settings.access_log,
     }
     command = [sys.executable, "-m", "service.cli.worker", "--fd", str(listener.fileno())]
     service = Part(
@@ -244,8 +266,8 @@ def _last_line(log: Path, start: int, text: str) -> str:
 
 def _answers(url: str) -> bool:
     try:
-        # No proxy of the environment may stand between us and our own child.
-        return httpx.get(url, timeout=2.0, trust_env=False).status_code == 200
+        # No proxy of the environment may stand between us and our own child, whose certificate is for other names.
+        return httpx.get(url, timeout=2.0, trust_env=False, verify=False).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -264,11 +286,21 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def _url(listener: socket.socket, host: str) -> str:
+def _database_options(settings: Deployment) -> str:
+    """The options of `zedlog token` that name the same database."""
+    place = (
+        f"--data-dir {settings.data_dir}"
+        if settings.redis_url is None
+        else f"--redis-url {settings.redis_url}"
+    )
+    return place if settings.database == "default" else f"{place} --database {settings.database}"
+
+
+def _url(listener: socket.socket, host: str, tls: bool) -> str:
     """The URL by which this machine reaches the service."""
     port = listener.getsockname()[1]
     reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{reachable}:{port}"
+    return f"{'https' if tls else 'http'}://{reachable}:{port}"
 
 
 def _rotate(log: Path) -> None:
@@ -285,10 +317,23 @@ def _announce(settings: Deployment, url: str, *, try_out: bool) -> None:
     out.print(f"[bold green]Zedlog is ready[/] on [bold]{url}[/] (API: {url}/docs)")
     out.print(f"  database  {escape(settings.database)} in {escape(place)}")
     out.print(f"  log file  {escape(str(settings.log.absolute()))}")
+    if settings.access is not None:
+        _say_who_may_use_it(settings.access)
     if not settings.engine:
         out.print("  no engine was started here; 'zedlog status' shows whether one runs elsewhere")
     if try_out:
         _say_what_to_try(url)
+
+
+def _say_who_may_use_it(access: AccessSettings) -> None:
+    if access.insecure and not access.is_local:
+        _say("  --insecure: everybody who reaches this address may read and change everything")
+    elif access.asks_always:
+        out.print("  access    with a token: --token or ZEDLOG_TOKEN of the other commands")
+    if access.asks_always and not access.is_local and access.tls_cert is None:
+        _say(
+            "  not encrypted: tokens can be read on the way; give --tls-cert, or put a proxy with TLS in front of it"
+        )
 
 
 def _say_what_to_try(url: str) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from engine.storage.child import dies_with_parent
+from engine.storage.child import SUPERVISOR, dies_with_parent, supervisor_mark
 
 POLL_SECONDS = 0.05
 FIRST_PAUSE = 0.2
@@ -75,6 +75,8 @@ class Supervisor:
         self._stopping = False
         self._all_ready = False
         self._output: IO[bytes] | None = None
+        # An engine that is started again need not wait for the lease of the one before.
+        self._mark = supervisor_mark()
 
     def install_signals(self) -> None:
         """Stop on SIGINT, SIGTERM and SIGHUP; a second SIGINT does not wait for an orderly end."""
@@ -172,7 +174,7 @@ class Supervisor:
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **part.environment},
+            env={**os.environ, **part.environment, SUPERVISOR: self._mark},
             pass_fds=part.inherit,
             process_group=0,
         )

@@ -1,4 +1,4 @@
-"""`zedlog transactions`: show the outcome of a transaction, or cancel one that is waiting or running."""
+"""`zedlog transactions`: list them, show the outcome of one, or cancel one that is waiting or running."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from rich.markup import escape
 
 from service.cli import options
 from service.cli.client import Json, Refused, ServiceClient
-from service.cli.output import note, out, print_outcome
+from service.cli.output import chosen, moment, note, out, print_outcome, write_rows
 
 _POLL_SECONDS = 0.2
 _PATIENCE_SECONDS = 30.0
 
-transactions_app = typer.Typer(no_args_is_help=True, help="Show the outcome of a transaction, or cancel one.")
+transactions_app = typer.Typer(
+    no_args_is_help=True, help="List the transactions, show the outcome of one, or cancel one."
+)
 
 Id = Annotated[str, typer.Argument(help="Its id.")]
 
@@ -31,6 +33,70 @@ def show(transaction: Id, url: options.Url = options.URL) -> None:
     with ServiceClient(url) as client:
         found = client.get(f"/v1/transactions/{transaction}")
     _report(found)
+
+
+@transactions_app.command("list")
+def list_transactions(
+    author: Annotated[str | None, typer.Option(help="Only those of this author.")] = None,
+    source: Annotated[str | None, typer.Option(help="Only those whose facts count for this source.")] = None,
+    status: Annotated[
+        str | None, typer.Option(metavar="committed|dry_run|refused", help="Only those with this outcome.")
+    ] = None,
+    relation: Annotated[
+        str | None,
+        typer.Option(help="Only those that name this relation in their facts, or whose epoch changed it."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only those from this time on: 2026-01-31T12:00:00Z.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Only those up to this time.")] = None,
+    from_epoch: Annotated[int | None, typer.Option(min=0, help="Only those from this epoch on.")] = None,
+    to_epoch: Annotated[int | None, typer.Option(min=0, help="Only those up to this epoch.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 20,
+    format: options.OutputFormat = None,
+    url: options.Url = options.URL,
+) -> None:
+    """List the transactions that are kept, newest first: what they changed, who sent them, and why.
+
+    Examples:
+
+    - `zedlog transactions list`
+    - `zedlog transactions list --source hr --limit 5`
+    - `zedlog transactions list --relation manages --since 2026-01-31`
+    """
+    asked = {"author": author, "source": source, "status": status, "relation": relation}
+    asked |= {"since": since, "until": until}
+    rows: list[tuple[str, ...]] = []
+    before: str | None = None
+    with ServiceClient(url) as client:
+        while len(rows) < limit:
+            page = client.get(
+                "/v1/transactions",
+                **asked,
+                from_epoch=from_epoch,
+                to_epoch=to_epoch,
+                limit=min(limit - len(rows), 1000),
+                before=before,
+            )
+            rows += map(_row, page["transactions"])
+            before = page["before"]
+            if before is None:
+                break
+    columns = ("transaction", "time", "epoch", "outcome", "author", "source", "message", "changes")
+    write_rows(columns, rows, chosen(format))
+
+
+def _row(entry: Json) -> tuple[str, ...]:
+    outcome = entry["status"] if entry["problem"] is None else f"refused: {entry['problem']['code']}"
+    if entry["rollback"] is not None and entry["status"] == "committed":
+        outcome = f"rollback to {entry['rollback']}"
+    changes = " ".join(
+        f"{relation} +{change['inserted']} -{change['deleted']}"
+        for relation, change in (entry["changes"] or {}).items()
+    )
+    told = (entry[name] or "" for name in ("author", "source", "message"))
+    epoch = "" if entry["epoch"] is None else str(entry["epoch"])
+    return entry["transaction"], moment(entry["time"]), epoch, outcome, *told, changes
 
 
 @transactions_app.command()

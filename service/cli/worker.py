@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import argparse
 import socket
+from functools import partial
 
 import uvicorn
+
+from engine.server.options import read_settings
+from service.app import create_app
+from service.settings import Settings
 
 
 def main() -> None:
@@ -17,7 +22,15 @@ def main() -> None:
     parser.add_argument("--fd", type=int, required=True, help="file descriptor of the listening socket")
     arguments = parser.parse_args()
     listener = socket.socket(fileno=arguments.fd)
-    config = uvicorn.Config("service.app:create_app", factory=True, access_log=False, lifespan="on")
+    settings = read_settings(Settings, {})
+    config = uvicorn.Config(
+        partial(create_app, settings),
+        factory=True,
+        access_log=False,
+        lifespan="on",
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+    )
     uvicorn.Server(config).run(sockets=[listener])
 
 

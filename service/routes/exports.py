@@ -11,6 +11,8 @@ from engine.errors import (
     TargetExistsError,
     UnknownRelationError,
 )
+from service.access.rights import check_job
+from service.access.roles import needs
 from service.body import read_json
 from service.bulk_models import ExportBody, Job
 from service.context import service_of
@@ -18,6 +20,7 @@ from service.describe import PROGRAM_ERRORS, json_body, problems
 from service.formats import answers_json
 from service.jobs import submit
 from service.parameters import IdempotencyKey, only_known_parameters
+from service.principal import principal_of
 from service.routes.imports import ENDED, JOB_ERRORS, SUBMITTED, Wait
 from service.validation import read_as
 
@@ -40,7 +43,8 @@ router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters), 
             EngineUnavailableError,
         ),
     },
-    openapi_extra=json_body(
+    openapi_extra=needs("writer")
+    | json_body(
         ExportBody,
         {
             "a relation": {"relation": "tc", "path": "closure", "format": "parquet"},
@@ -67,4 +71,5 @@ async def post_export(
     """
     service = service_of(request)
     checked = read_as(ExportBody, await read_json(request, service.settings.max_body_bytes)).request()
-    return await submit(service, "export", checked.as_json(), idempotency_key, wait)
+    check_job(principal_of(request), checked)
+    return await submit(service, "export", checked.as_json(), idempotency_key, wait, principal_of(request))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -24,6 +25,8 @@ from engine.errors import (
     UnknownJobError,
     UnknownRelationError,
 )
+from service.access.rights import check_job
+from service.access.roles import needs
 from service.body import read_json
 from service.bulk_models import ImportBody, Job, Upload
 from service.context import service_of
@@ -31,13 +34,14 @@ from service.describe import BODY_ERRORS, STATE_ERRORS, json_body, problems
 from service.formats import answers_json, json_response
 from service.jobs import submit
 from service.parameters import IdempotencyKey, only_known_parameters
+from service.principal import principal_of
 from service.problems import InvalidParameterError, NotAcceptableError
 from service.uploads import receive
 from service.validation import read_as
 
 router = APIRouter(tags=["bulk"], dependencies=[Depends(only_known_parameters), Depends(answers_json)])
 
-_OCTETS = "application/octet-stream"
+OCTETS = "application/octet-stream"
 Wait = Annotated[
     bool,
     Query(description="Wait until the job has ended; if the service's time limit passes first, answer 202."),
@@ -78,7 +82,8 @@ JOB_ERRORS = (
             *STATE_ERRORS,
         ),
     },
-    openapi_extra=json_body(
+    openapi_extra=needs("writer")
+    | json_body(
         ImportBody,
         {
             "triples": {"path": "lubm1.nt.gz"},
@@ -103,9 +108,12 @@ async def post_import(
     """
     service = service_of(request)
     checked = read_as(ImportBody, await read_json(request, service.settings.max_body_bytes)).request()
+    principal = principal_of(request)
+    check_job(principal, checked)
+    checked = replace(checked, author=principal.author)
     # A dry run has keys of its own: no client's key holds a space.
     key = f"dry run {idempotency_key}" if checked.dry_run and idempotency_key else idempotency_key
-    return await submit(service, "import", checked.as_json(), key, wait)
+    return await submit(service, "import", checked.as_json(), key, wait, principal)
 
 
 @router.post(
@@ -116,10 +124,11 @@ async def post_import(
     responses=problems(
         InvalidParameterError, InvalidRequestError, BodyTooLargeError, BulkStorageError, NotAcceptableError
     ),
-    openapi_extra={
+    openapi_extra=needs("writer")
+    | {
         "requestBody": {
             "required": True,
-            "content": {_OCTETS: {"schema": {"type": "string", "format": "binary", "minLength": 1}}},
+            "content": {OCTETS: {"schema": {"type": "string", "format": "binary", "minLength": 1}}},
         }
     },
     operation_id="postUpload",

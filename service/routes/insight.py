@@ -11,12 +11,16 @@ from starlette.responses import RedirectResponse, Response
 
 from engine.errors import EngineUnavailableError, StorageUnavailableError, ZedlogError, shown
 from engine.storage.client import EngineStatus
+from service.access.rights import visible_epoch
+from service.access.roles import needs
+from service.audits import last_documents
 from service.circuit import circuit_json, circuit_mermaid
 from service.context import Service, service_of
 from service.describe import READ_ERRORS, problems, summary
 from service.formats import JSON, answers_json, json_response, negotiate
 from service.models import Epochs, Health, ProblemType, Readiness
 from service.parameters import AsOf, AtLeast, only_known_parameters
+from service.principal import Principal, principal_of
 from service.problems import STATUS, InvalidParameterError, NotAcceptableError, NotFoundError, title_of
 from service.reading import pin
 
@@ -25,7 +29,7 @@ router = APIRouter(tags=["insight"], dependencies=[Depends(only_known_parameters
 MERMAID = "text/vnd.mermaid"
 
 
-@router.get("/", include_in_schema=False)
+@router.get("/", include_in_schema=False, openapi_extra=needs("public"))
 async def get_root() -> Response:
     """Redirects a person who opens the service in a browser to its description."""
     return RedirectResponse("/docs")
@@ -39,6 +43,7 @@ async def get_root() -> Response:
         200: {"content": {MERMAID: {"schema": {"type": "string"}}}},
         **problems(*READ_ERRORS),
     },
+    openapi_extra=needs("reader"),
     operation_id="getCircuit",
 )
 async def get_circuit(
@@ -53,6 +58,7 @@ async def get_circuit(
     wanted = {"json": JSON, "mermaid": MERMAID}.get(format or "") or negotiate(
         request, (JSON, MERMAID, "text/plain")
     )
+    principal_of(request).check_reads_all("the circuit")
     snapshot = await pin(service_of(request), at_least, as_of)
     headers = {"Zedlog-Epoch": str(snapshot.epoch), "Zedlog-Token": snapshot.token}
     if wanted == JSON:
@@ -66,6 +72,7 @@ async def get_circuit(
     response_model=Epochs,
     responses=problems(InvalidParameterError, NotAcceptableError),
     dependencies=[Depends(answers_json)],
+    openapi_extra=needs("reader"),
     operation_id="getEpochs",
 )
 async def get_epochs(
@@ -81,20 +88,35 @@ async def get_epochs(
     client = service_of(request).client
     epochs = await client.epochs(before, limit)
     oldest = epochs[-1]["epoch"] if len(epochs) == limit else None
-    return json_response({"epochs": epochs, "before": oldest, **_activity(await client.status())})
+    principal = principal_of(request)
+    return json_response(
+        {
+            "epochs": [visible_epoch(principal, epoch) for epoch in epochs],
+            "before": oldest,
+            **_activity(await client.status(), principal),
+        }
+    )
 
 
-def _activity(status: EngineStatus) -> dict[str, Any]:
-    """What is running, and the faults of Zedlog itself."""
-    running = status.evaluating
+def _activity(status: EngineStatus, principal: Principal) -> dict[str, Any]:
+    """What is running, and the faults of Zedlog itself; the text of a fault may tell of any relation."""
+    running = None if status.evaluating is None else asdict(status.evaluating)
+    if running is not None:
+        running["relations"] = list(filter(principal.may_read, running["relations"]))
     return {
-        "running": None if running is None else asdict(running),
+        "running": running,
         "faults": status.faults,
-        "last_fault": status.fault,
+        "last_fault": status.fault if principal.reads is None else None,
     }
 
 
-@router.get("/healthz", summary="Is the process alive?", response_model=Health, operation_id="getHealth")
+@router.get(
+    "/healthz",
+    summary="Is the process alive?",
+    response_model=Health,
+    openapi_extra=needs("public"),
+    operation_id="getHealth",
+)
 async def get_health() -> Response:
     """Depends on nothing but the process itself: restart the service if this fails."""
     return json_response({"status": "ok"})
@@ -105,13 +127,15 @@ async def get_health() -> Response:
     summary="Is the service ready?",
     response_model=Readiness,
     responses=problems(EngineUnavailableError),
+    openapi_extra=needs("public"),
     operation_id="getReadiness",
 )
 async def get_readiness(request: Request) -> Response:
     """200 if Redis can be reached and an engine serves the database, otherwise 503 with what is missing."""
-    service = service_of(request)
+    service, principal = service_of(request), principal_of(request)
     try:
         status = await service.client.status()
+        audits = await service.client.audits.last()
     except StorageUnavailableError as error:
         error.detail["missing"] = ["redis"]
         service.readiness.note("storage", f"the service is not ready: {error.message}; it keeps trying")
@@ -120,14 +144,17 @@ async def get_readiness(request: Request) -> Response:
         "engine": status.state,
         "epoch": status.epoch,
         "lag": status.lag,
-        "recovered": status.recovered,
-        **_activity(status),
+        "recovered": status.recovered if principal.reads is None else None,
+        "audits": last_documents(audits),
+        **_activity(status, principal),
     }
     if not status.running:
         reason = f": {status.error}" if status.error else ""
         text = f"no engine serves the database {shown(service.settings.database)} now; it is {status.state}{reason}"
         kind = "failed" if status.state == "failed" else "engine"
         service.readiness.note(kind, f"the service is not ready: {text}; it keeps trying")
+        if principal.reads is not None:
+            text = text.removesuffix(reason)
         raise EngineUnavailableError(text, missing=["engine"], **detail)
     service.readiness.note(
         "ready", f"the service is ready: an engine serves {shown(service.settings.database)}"
@@ -140,6 +167,7 @@ async def get_readiness(request: Request) -> Response:
     summary="Prometheus metrics",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    openapi_extra=needs("reader"),
     operation_id="getMetrics",
 )
 async def get_metrics(request: Request) -> Response:
@@ -152,8 +180,10 @@ async def get_metrics(request: Request) -> Response:
 async def _observe(service: Service) -> None:
     metrics = service.metrics
     metrics.indexes.now = service.client.indexes
+    service.feeds.observe()
     try:
         status = await service.client.status()
+        metrics.audits.now = await service.client.audits.last()
     except StorageUnavailableError:
         # Epoch and lag keep their last values: they are unknown, not zero.
         metrics.storage_up.set(0)
@@ -179,7 +209,11 @@ def _problem_type(error: type[ZedlogError]) -> dict[str, Any]:
 
 
 @router.get(
-    "/problems", summary="All error codes", response_model=list[ProblemType], operation_id="getProblems"
+    "/problems",
+    summary="All error codes",
+    response_model=list[ProblemType],
+    openapi_extra=needs("public"),
+    operation_id="getProblems",
 )
 async def get_problems() -> Response:
     """What each code means and which status it has."""
@@ -191,6 +225,7 @@ async def get_problems() -> Response:
     summary="One error code",
     response_model=ProblemType,
     responses=problems(NotFoundError),
+    openapi_extra=needs("public"),
     operation_id="getProblem",
 )
 async def get_problem(code: Annotated[str, Path(examples=["syntax_error"])]) -> Response:

@@ -29,6 +29,8 @@ from engine.language.parser import parse_query
 from engine.language.schema import Column, ColumnType
 from engine.language.syntax import Query
 from engine.storage.snapshot import Snapshot
+from service.access.rights import check_query, visible_schemas
+from service.access.roles import needs
 from service.body import read_json
 from service.changes import with_place
 from service.context import Service, service_of
@@ -39,6 +41,7 @@ from service.formats import ROW_TYPES, negotiate, rows_response
 from service.goal import Selection, select
 from service.models import QueryBody, QueryPage
 from service.parameters import only_known_parameters
+from service.principal import Principal, principal_of
 from service.problems import InvalidParameterError
 from service.projection import projected_page
 from service.reading import page_limit, pin
@@ -81,7 +84,7 @@ _EXAMPLES = {
             *READ_ERRORS,
         ),
     },
-    openapi_extra=json_body(QueryBody, _EXAMPLES),
+    openapi_extra=needs("reader") | json_body(QueryBody, _EXAMPLES),
     operation_id="postQuery",
 )
 async def post_query(request: Request) -> Response:
@@ -95,17 +98,18 @@ async def post_query(request: Request) -> Response:
     longer than `timeout`, or reads and computes more tuples than the service allows, and cancelled if its client
     disconnects.
     """
-    service = service_of(request)
+    service, principal = service_of(request), principal_of(request)
     kind = negotiate(request, ROW_TYPES)
     body = read_as(QueryBody, await read_json(request, service.settings.max_body_bytes))
     text = body.query
-    limit = page_limit(service, body.limit)
+    limit = page_limit(service, body.limit, principal)
     deadline = Deadline(_timeout(service, body.timeout))
     digest = query_digest("query", text)
     start = None if body.cursor is None else decode_cursor(body.cursor, digest)
     query = with_place("query", lambda: parse_query(text))
+    check_query(principal, query)
     snapshot = await pin(service, body.at_least, body.as_of, start)
-    work = _page(service, snapshot, query, digest, limit, start, deadline)
+    work = _page(service, principal, snapshot, query, digest, limit, start, deadline)
     columns, rows, position = await until_gone(request, work)
     following = None if position is None else encode_cursor(Cursor(snapshot.token, list(position)), digest)
     document: dict[str, Any] = {"epoch": snapshot.epoch, "token": snapshot.token, "cursor": following}
@@ -116,6 +120,7 @@ async def post_query(request: Request) -> Response:
 
 async def _page(
     service: Service,
+    principal: Principal,
     snapshot: Snapshot,
     query: Query,
     digest: str,
@@ -124,12 +129,12 @@ async def _page(
     deadline: Deadline,
 ) -> tuple[tuple[Column, ...], list[Tuple], Tuple | None]:
     """Columns, a page of distinct rows, and the position after it if there are more."""
-    goal = query.goal
+    goal, schemas = query.goal, visible_schemas(principal, snapshot.schemas)
     if goal is not None:
-        selection = with_place("query", lambda: select(goal, query.text, snapshot.schemas))
+        selection = with_place("query", lambda: select(goal, query.text, schemas))
         rows, after = await deadline.hold(_selected(service, snapshot, selection, digest, limit, start))
         return selection.columns, rows, after
-    prepared = with_place("query", lambda: prepare(query, snapshot.schemas))
+    prepared = with_place("query", lambda: prepare(query, schemas))
     number = 0 if start is None else _number(start)
     rows, following = await service.evaluator.page(snapshot, prepared, digest, limit, number, deadline)
     return prepared.columns, rows, None if following is None else (following,)

@@ -9,6 +9,8 @@ from starlette.responses import Response
 
 from engine.errors import InvalidCursorError, InvalidValueError, UnknownColumnError, UnknownRelationError
 from engine.storage.snapshot import Page, Snapshot
+from service.access.rights import visible_schemas
+from service.access.roles import needs
 from service.columns import bound_columns
 from service.context import service_of
 from service.cursor import Cursor, decode_cursor, encode_cursor, query_digest
@@ -33,6 +35,7 @@ from service.parameters import (
     only_known_parameters,
     own_parameters,
 )
+from service.principal import principal_of
 from service.reading import page_limit, pin
 
 router = APIRouter(tags=["relations"], route_class=QuickRoute)
@@ -71,14 +74,16 @@ ROWS: dict[str, Any] = {
     response_model=Relations,
     responses=problems(*READ_ERRORS),
     dependencies=[Depends(only_known_parameters), Depends(answers_json)],
+    openapi_extra=needs("reader"),
     operation_id="getRelations",
 )
 async def get_relations(request: Request, at_least: AtLeast = None, as_of: AsOf = None) -> Response:
     """Schemas and sizes of all relations that a declaration, a fact or a rule mentions."""
     snapshot = await pin(service_of(request), at_least, as_of)
+    names = visible_schemas(principal_of(request), snapshot.schemas)
     return json_response(
         {
-            "relations": [_relation(snapshot, name) for name in sorted(snapshot.schemas)],
+            "relations": [_relation(snapshot, name) for name in sorted(names)],
             "epoch": snapshot.epoch,
             "token": snapshot.token,
         }
@@ -91,14 +96,17 @@ async def get_relations(request: Request, at_least: AtLeast = None, as_of: AsOf 
     response_model=RelationAt,
     responses=problems(UnknownRelationError, *READ_ERRORS),
     dependencies=[Depends(only_known_parameters), Depends(answers_json)],
+    openapi_extra=needs("reader"),
     operation_id="getRelation",
 )
 async def get_relation(
     request: Request, relation: RelationName, at_least: AtLeast = None, as_of: AsOf = None
 ) -> Response:
     """Schema and size of one relation."""
+    principal = principal_of(request)
+    principal.check_read([relation])
     snapshot = await pin(service_of(request), at_least, as_of)
-    schema_of(snapshot.schemas, relation)
+    schema_of(visible_schemas(principal, snapshot.schemas), relation)
     return json_response({**_relation(snapshot, relation), "epoch": snapshot.epoch, "token": snapshot.token})
 
 
@@ -109,6 +117,7 @@ def _relation(snapshot: Snapshot, name: str) -> dict[str, Any]:
         "columns": describe_columns(schema.columns),
         "declared": schema.declared,
         "counts": {"all": counts.all, "asserted": counts.asserted, "derived": counts.derived},
+        "digest": snapshot.digest(name),
     }
 
 
@@ -126,7 +135,7 @@ def _relation(snapshot: Snapshot, name: str) -> dict[str, Any]:
             *READ_ERRORS,
         ),
     },
-    openapi_extra={"parameters": [COLUMN_PARAMETERS]},
+    openapi_extra=needs("reader") | {"parameters": [COLUMN_PARAMETERS]},
     dependencies=[Depends(no_parameter_twice)],
     operation_id="getFacts",
 )
@@ -147,15 +156,16 @@ async def get_facts(
     """Tuples whose columns have the bound values. All pages of one cursor chain read the same epoch. The order is
     unspecified, but the same for all pages of an epoch.
     """
-    service = service_of(request)
+    service, principal = service_of(request), principal_of(request)
+    principal.check_read([relation])
     kind = negotiate(request, ROW_TYPES)
     parameters = request.query_params.multi_items()
     own = own_parameters(request)
     digest = query_digest("facts", relation, domain, sorted(p for p in parameters if p[0] not in own))
     start = None if cursor is None else decode_cursor(cursor, digest)
-    size = page_limit(service, limit)
+    size = page_limit(service, limit, principal)
     snapshot = await pin(service, at_least, as_of, start)
-    schema = schema_of(snapshot.schemas, relation)
+    schema = schema_of(visible_schemas(principal, snapshot.schemas), relation)
     bound = bound_columns(schema, parameters, own)
     if any(schema.columns[i].type is None for i in bound):
         # A column whose type nothing has fixed is a column of a relation without tuples.

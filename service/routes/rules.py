@@ -12,13 +12,16 @@ from engine.data.transaction import RuleChange, Transaction
 from engine.database.epoch import RuleInfo
 from engine.errors import UnknownRuleError, did_you_mean, shown
 from engine.storage.snapshot import Snapshot
+from service.access.rights import visible_declarations, visible_rules
+from service.access.roles import needs
 from service.body import JSON_TYPES, decode_json, decode_text, media_type, off_loop, read_body
 from service.changes import program_transaction, rules_from_json
 from service.context import service_of
 from service.describe import READ_ERRORS, STATE_ERRORS, WRITE_ERRORS, body_of, problems
 from service.formats import answers_json, json_response
 from service.models import RuleAt, Rules, TransactionResult
-from service.parameters import AsOf, AtLeast, Write, only_known_parameters
+from service.parameters import AsOf, AtLeast, SourceName, Write, only_known_parameters
+from service.principal import Principal, principal_of
 from service.problems import InvalidParameterError, NotAcceptableError, near
 from service.reading import pin
 from service.routes.transactions import ACCEPTED, COMMITTED, Mode
@@ -45,7 +48,8 @@ _PROGRAM = ".decl edge(x: symbol, y: symbol)\ntc(x, y) :- edge(x, y).\ntc(x, z) 
     summary="Add or remove rules",
     response_model=TransactionResult,
     responses={200: COMMITTED, 202: ACCEPTED, **problems(*WRITE_ERRORS)},
-    openapi_extra=body_of(
+    openapi_extra=needs("writer")
+    | body_of(
         _SCHEMA,
         {
             "add": {"rule": "tc(x, y) :- edge(x, y)."},
@@ -56,7 +60,9 @@ _PROGRAM = ".decl edge(x: symbol, y: symbol)\ntc(x, y) :- edge(x, y).\ntc(x, z) 
     ),
     operation_id="postRules",
 )
-async def post_rules(request: Request, options: Write, mode: Mode = "zset") -> Response:
+async def post_rules(
+    request: Request, options: Write, mode: Mode = "zset", source: SourceName = None
+) -> Response:
     """One rule, a list of rules, or a program, as one transaction. A program may also hold declarations and facts; a
     body of `text/plain` is a program that is added. Rules that differ only in the names of their variables are the same
     rule.
@@ -69,10 +75,10 @@ async def post_rules(request: Request, options: Write, mode: Mode = "zset") -> R
     def work() -> Transaction:
         how: dict[str, Any] = {"mode": mode, "dry_run": options.dry_run, "return_delta": options.return_delta}
         if kind == TEXT:
-            return program_transaction(decode_text(body), 1, **how)
-        return rules_from_json(decode_json(body), **how)
+            return program_transaction(decode_text(body), 1, **how).told(source=source)
+        return rules_from_json(decode_json(body), **how).told(source=source)
 
-    return await submit(service, await off_loop(len(body), work), options, started)
+    return await submit(service, await off_loop(len(body), work), options, started, principal_of(request))
 
 
 @router.get(
@@ -80,15 +86,19 @@ async def post_rules(request: Request, options: Write, mode: Mode = "zset") -> R
     summary="List the rules",
     response_model=Rules,
     responses=problems(*READ_ERRORS),
+    openapi_extra=needs("reader"),
     operation_id="getRules",
 )
 async def get_rules(request: Request, at_least: AtLeast = None, as_of: AsOf = None) -> Response:
-    """All rules of weight > 0, and the declarations in force."""
+    """All rules of weight > 0, and the declarations in force; for a token that may read only some relations, those that
+    name no others.
+    """
     snapshot = await pin(service_of(request), at_least, as_of)
+    principal = principal_of(request)
     return json_response(
         {
-            "rules": [_rule(rule) for rule in snapshot.rules],
-            "declarations": snapshot.declarations,
+            "rules": [_rule(rule) for rule in visible_rules(principal, snapshot.rules)],
+            "declarations": visible_declarations(principal, snapshot.declarations),
             "epoch": snapshot.epoch,
             "token": snapshot.token,
         }
@@ -100,6 +110,7 @@ async def get_rules(request: Request, at_least: AtLeast = None, as_of: AsOf = No
     summary="One rule",
     response_model=RuleAt,
     responses=problems(UnknownRuleError, *READ_ERRORS),
+    openapi_extra=needs("reader"),
     operation_id="getRule",
 )
 async def get_rule(
@@ -108,7 +119,11 @@ async def get_rule(
     """A rule by its id."""
     snapshot = await pin(service_of(request), at_least, as_of)
     return json_response(
-        {**_rule(_find(snapshot, rule_id)), "epoch": snapshot.epoch, "token": snapshot.token}
+        {
+            **_rule(_find(snapshot, rule_id, principal_of(request))),
+            "epoch": snapshot.epoch,
+            "token": snapshot.token,
+        }
     )
 
 
@@ -121,6 +136,7 @@ async def get_rule(
         202: ACCEPTED,
         **problems(UnknownRuleError, InvalidParameterError, NotAcceptableError, *STATE_ERRORS),
     },
+    openapi_extra=needs("writer"),
     operation_id="deleteRule",
 )
 async def delete_rule(request: Request, rule_id: RuleId, options: Write) -> Response:
@@ -129,22 +145,23 @@ async def delete_rule(request: Request, rule_id: RuleId, options: Write) -> Resp
     """
     started = time.perf_counter()
     service = service_of(request)
-    rule = _find(await service.client.snapshot(), rule_id)
+    rule = _find(await service.client.snapshot(), rule_id, principal_of(request))
     transaction = Transaction(
         rules=(RuleChange(rule.canonical, -1),), dry_run=options.dry_run, return_delta=options.return_delta
     )
-    return await submit(service, transaction, options, started)
+    return await submit(service, transaction, options, started, principal_of(request))
 
 
 def _rule(rule: RuleInfo) -> dict[str, Any]:
     return {"id": rule.id, "rule": rule.text, "canonical": rule.canonical, "weight": rule.weight}
 
 
-def _find(snapshot: Snapshot, rule_id: str) -> RuleInfo:
-    for rule in snapshot.rules:
+def _find(snapshot: Snapshot, rule_id: str, principal: Principal) -> RuleInfo:
+    rules = visible_rules(principal, snapshot.rules)
+    for rule in rules:
         if rule.id == rule_id:
             return rule
-    names = near(rule_id, [rule.id for rule in snapshot.rules])
+    names = near(rule_id, [rule.id for rule in rules])
     raise UnknownRuleError(
         f"there is no rule with the id {shown(rule_id)} in epoch {snapshot.epoch}.{did_you_mean(names)}",
         rule=rule_id,

@@ -16,13 +16,16 @@ from engine.errors import (
     shown,
 )
 from engine.storage.client import DatabaseClient
+from service.access.roles import needs
 from service.body import decode_json, media_type, off_loop, read_body
 from service.changes import facts_from_json, transaction_from_json
 from service.context import service_of
 from service.describe import WRITE_ERRORS, body_of, json_body, problems
 from service.formats import answers_json, json_response
 from service.models import Pending, TransactionBody, TransactionResult, TransactionStatus
-from service.parameters import QuickRoute, Write, only_known_parameters
+from service.outcomes import problem_for, result_for
+from service.parameters import QuickRoute, SourceName, Write, only_known_parameters
+from service.principal import ForbiddenError, Principal, principal_of
 from service.problems import NotAcceptableError, document
 from service.submission import status_url, submit
 
@@ -73,7 +76,7 @@ _EXAMPLES = {
     summary="Apply facts and rules as one epoch",
     response_model=TransactionResult,
     responses={200: COMMITTED, 202: ACCEPTED, **problems(*WRITE_ERRORS)},
-    openapi_extra=json_body(TransactionBody, _EXAMPLES),
+    openapi_extra=needs("writer") | json_body(TransactionBody, _EXAMPLES),
     operation_id="postTransaction",
 )
 async def post_transaction(request: Request, options: Write) -> Response:
@@ -91,7 +94,7 @@ async def post_transaction(request: Request, options: Write) -> Response:
             decode_json(body), dry_run=options.dry_run, return_delta=options.return_delta
         ),
     )
-    return await submit(service, transaction, options, started)
+    return await submit(service, transaction, options, started, principal_of(request))
 
 
 _ONE_FACTS = {"$ref": "#/components/schemas/FactChange"}
@@ -103,7 +106,8 @@ _FACTS_SCHEMA = {"oneOf": [_ONE_FACTS, {"type": "array", "items": _ONE_FACTS}]}
     summary="Add or retract facts",
     response_model=TransactionResult,
     responses={200: COMMITTED, 202: ACCEPTED, **problems(*WRITE_ERRORS)},
-    openapi_extra=body_of(
+    openapi_extra=needs("writer")
+    | body_of(
         _FACTS_SCHEMA,
         {
             "add": {"relation": "edge", "tuples": [["a", "b"], ["b", "c"]]},
@@ -116,7 +120,9 @@ _FACTS_SCHEMA = {"oneOf": [_ONE_FACTS, {"type": "array", "items": _ONE_FACTS}]}
     ),
     operation_id="postFacts",
 )
-async def post_facts(request: Request, options: Write, mode: Mode = "zset") -> Response:
+async def post_facts(
+    request: Request, options: Write, mode: Mode = "zset", source: SourceName = None
+) -> Response:
     """One change of facts, or a list of them, as one transaction. A weight of -1 retracts."""
     started = time.perf_counter()
     service = service_of(request)
@@ -128,7 +134,7 @@ async def post_facts(request: Request, options: Write, mode: Mode = "zset") -> R
             decode_json(body), mode=mode, dry_run=options.dry_run, return_delta=options.return_delta
         ),
     )
-    return await submit(service, transaction, options, started)
+    return await submit(service, transaction.told(source=source), options, started, principal_of(request))
 
 
 @router.get(
@@ -137,13 +143,14 @@ async def post_facts(request: Request, options: Write, mode: Mode = "zset") -> R
     response_model=TransactionStatus,
     response_model_exclude_none=True,
     responses=problems(UnknownTransactionError, NotAcceptableError),
+    openapi_extra=needs("reader"),
     operation_id="getTransaction",
 )
 async def get_transaction(
     request: Request, transaction_id: Annotated[str, Path(examples=["1735689600000-0"])]
 ) -> Response:
     """`pending`, `committed` or `dry_run` with the result, or `refused` with the problem document."""
-    return json_response(await _status(service_of(request).client, transaction_id))
+    return json_response(await _status(service_of(request).client, transaction_id, principal_of(request)))
 
 
 @router.delete(
@@ -153,6 +160,7 @@ async def get_transaction(
     response_model=TransactionStatus,
     response_model_exclude_none=True,
     responses=problems(UnknownTransactionError, TransactionNotCancellableError, NotAcceptableError),
+    openapi_extra=needs("writer"),
     operation_id="deleteTransaction",
 )
 async def delete_transaction(
@@ -162,11 +170,17 @@ async def delete_transaction(
     moment, and it is refused in the same way. Transactions that share its epoch are applied without it. The answer is
     its status after at most a second: `pending` if the engine has not yet noticed the cancellation.
     """
-    client = service_of(request).client
-    before = await _status(client, transaction_id)
+    client, principal = service_of(request).client, principal_of(request)
+    if principal.is_narrowed:
+        raise ForbiddenError(
+            "the transaction may be anybody's and change any relation, so whoever is narrowed to some relations "
+            "cancels none",
+            principal=principal.name,
+        )
+    before = await _status(client, transaction_id, principal)
     if before["status"] == "pending" and await client.cancel(transaction_id):
         await client.wait_outcome(transaction_id, _CANCEL_SECONDS)
-    after = await _status(client, transaction_id)
+    after = await _status(client, transaction_id, principal)
     cancelled = after["status"] == "refused" and after["problem"]["code"] == TransactionCancelledError.code
     if after["status"] != "pending" and not cancelled:
         undo = "; to undo it, send the opposite transaction" if after["status"] == "committed" else ""
@@ -178,8 +192,8 @@ async def delete_transaction(
     return json_response(after, 202)
 
 
-async def _status(client: DatabaseClient, transaction_id: str) -> dict[str, Any]:
-    """What is known about a transaction.
+async def _status(client: DatabaseClient, transaction_id: str, principal: Principal) -> dict[str, Any]:
+    """What is known about a transaction, and may be seen by the principal.
 
     Raises:
         UnknownTransactionError.
@@ -200,5 +214,5 @@ async def _status(client: DatabaseClient, transaction_id: str) -> dict[str, Any]
         raise unknown
     answer["status"] = outcome.status
     if outcome.status == "refused":
-        return {**answer, "problem": document(outcome.body, answer["status_url"])}
-    return {**answer, "result": {"transaction": transaction_id, **outcome.body}}
+        return {**answer, "problem": document(problem_for(principal, outcome.body), answer["status_url"])}
+    return {**answer, "result": {"transaction": transaction_id, **result_for(principal, outcome.body)}}

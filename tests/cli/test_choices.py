@@ -48,6 +48,8 @@ EXAMPLES: dict[str, tuple[str, object]] = {
     "retain_epochs": ("3", 3),
     "retain_seconds": ("0", 0.0),
     "retain_results": ("7", 7),
+    "retain_subscribed_epochs": ("0", 0),
+    "retain_subscribed_bytes": ("2MiB", 2**21),
     "log_level": ("WARNING", "WARNING"),
 }
 WRONG = [
@@ -133,6 +135,8 @@ def test_what_nobody_says_is_as_the_engine_has_it(monkeypatch: pytest.MonkeyPatc
         "retain_epochs": kept.epochs,
         "retain_seconds": kept.seconds,
         "retain_results": kept.results,
+        "retain_subscribed_epochs": kept.subscribed_epochs,
+        "retain_subscribed_bytes": kept.subscribed_bytes,
         "log_level": "INFO",
     }
     assert settings.batches == Path(".zedlog/batches").absolute()

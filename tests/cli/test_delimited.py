@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.data import delimited
 from engine.data.delimited import Reader
 from engine.language.schema import ColumnType
-from service.cli.delimited import (
+from service.delimited import (
     BadFile,
     FileColumns,
     delimiter_named,

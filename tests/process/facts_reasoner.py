@@ -95,7 +95,7 @@ class FactsReasoner:
                 np.array([self.weights.get(key, 0) for key in keys], np.int64),
                 np.zeros(len(keys), np.bool_),
                 np.array([(key in self.weights) - (key in before) for key in keys], np.int8),
-                np.array([key in before for key in keys], np.bool_),
+                np.array([before.get(key, 0) for key in keys], np.int64),
                 np.zeros(len(keys), np.bool_),
             )
         return EpochRecord(

@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from engine.data.transaction import Transaction
+from engine.server.audits import Audits
 from engine.server.checkpoints import Checkpoints
 from engine.server.loop import Engine, ReasonerFactory
 from engine.server.settings import EngineOptions
@@ -28,11 +29,14 @@ class EngineThread:
         options: EngineOptions | None = None,
         factory: ReasonerFactory = FactsReasoner,
         checkpoints: Checkpoints | None = None,
+        audits: Audits | None = None,
     ) -> None:
         self.ready = threading.Event()
         self.failure: BaseException | None = None
         say = self.ready.set
-        self.engine = Engine(redis_url, database, factory, options, lambda _: say(), checkpoints=checkpoints)
+        self.engine = Engine(
+            redis_url, database, factory, options, lambda _: say(), checkpoints=checkpoints, audits=audits
+        )
         self._thread = threading.Thread(target=self._run, name="engine")
 
     def _run(self) -> None:

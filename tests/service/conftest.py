@@ -27,7 +27,7 @@ class Http:
         self.app = app
         self.runner = asyncio.Runner()
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        self.client = httpx.AsyncClient(transport=transport, base_url="http://zedlog")
+        self.client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
     def request(self, method: str, url: str, **options: Any) -> httpx.Response:
         return self.runner.run(self.client.request(method, url, **options))

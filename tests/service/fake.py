@@ -7,15 +7,17 @@ engine and snapshot do is shown by their own tests and by `test_live.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from engine.data.sources import is_hidden, origin, sourced
 from engine.data.symbols import SymbolTable
-from engine.data.transaction import Transaction
-from engine.data.values import Tuple, Value, decode, encode_column
+from engine.data.transaction import FactChange, Transaction
+from engine.data.values import Tuple, Value, decode, encode_column, encode_value
 from engine.database.epoch import RuleInfo
 from engine.errors import (
     ArityError,
@@ -36,9 +38,13 @@ from engine.language.schema import Column, ColumnType, Schema
 from engine.language.syntax import Atom, Constant, Rule, Variable
 from engine.storage.client import EngineStatus, Outcome, Receipt
 from engine.storage.indexes import IndexStats
-from engine.storage.snapshot import Page, TupleCounts
+from engine.storage.snapshot import ChangedRows, Page, TupleCounts
 from engine.storage.token import format_token
+from tests.service.fake_audits import FakeAudits
+from tests.service.fake_history import FakeHistory
 from tests.service.fake_jobs import FakeJobs
+from tests.service.fake_subscriptions import FakeSubscriptions
+from tests.service.fake_tokens import FakeTokens
 
 INCARNATION = "5f2c09b1"
 TYPES = {str: ColumnType.SYMBOL, int: ColumnType.NUMBER, float: ColumnType.FLOAT, bool: ColumnType.BOOL}
@@ -127,7 +133,15 @@ def apply(state: State, tx: Transaction) -> State:
     facts = {r: dict(rows) for r, rows in state.facts.items()}
     rules = dict(state.rules)
     stored = dict(state.schemas)
-    for change in tx.facts:
+    changes = list(tx.facts)
+    if tx.source is not None:
+        named = {change.relation for change in tx.facts}
+        for name in facts if tx.replaces else ():
+            place = origin(name)
+            if place is not None and place[1] == tx.source and (tx.replaces == "source" or place[0] in named):
+                changes = [FactChange(place[0], [row], -w) for row, w in facts[name].items()] + changes
+        changes += [replace(c, relation=sourced(c.relation, tx.source)) for c in changes]
+    for change in changes:
         rows = facts.setdefault(change.relation, {})
         for row in map(tuple, change.tuples):
             stored[change.relation] = fact_schema(State(schemas=stored), change.relation, row)
@@ -153,16 +167,38 @@ def apply(state: State, tx: Transaction) -> State:
 
 
 class FakeSnapshot:
-    def __init__(self, state: State, epoch: int, incarnation: str) -> None:
+    def __init__(self, state: State, epoch: int, incarnation: str, before: State, oldest: int) -> None:
         self.state, self.epoch, self.token = state, epoch, format_token(epoch, incarnation)
+        self.before, self.oldest, self.time = before, oldest, 1735689600.0 + epoch
         self.rules = tuple(state.rules.values())
-        self.declarations, self.schemas = state.declarations, state.schemas
+        self.declarations = state.declarations
+        self.schemas = {name: s for name, s in state.schemas.items() if not is_hidden(name)}
+        self.hidden = sorted(filter(is_hidden, state.schemas))
+
+    def with_hidden(self) -> FakeSnapshot:
+        incarnation = self.token.partition("-")[2]
+        whole = FakeSnapshot(self.state, self.epoch, incarnation, self.before, self.oldest)
+        whole.schemas = self.state.schemas
+        return whole
+
+    async def changes_of(self, relation, bound=None) -> list[Any]:
+        before = self.before
+        rows = before.all(relation) ^ self.state.all(relation)
+        weights, derived = self.state.facts.get(relation, {}), self.state.derived.get(relation, set())
+        return [
+            (r, 1 if r in self.state.all(relation) else -1, weights.get(r, 0), r in derived)
+            for r in sorted(rows, key=str)
+            if all(r[i : i + 1] == (v,) for i, v in (bound or {}).items())
+        ]
 
     def counts(self, relation: str) -> TupleCounts:
         state = self.state
         return TupleCounts(
             len(state.all(relation)), len(state.facts.get(relation, ())), len(state.derived.get(relation, ()))
         )
+
+    def digest(self, relation: str) -> str | None:
+        return f"{hash(frozenset(self.state.all(relation))) % 2**128:032x}"
 
     async def facts(self, relation, bound=None, domain="all", limit=1000, after=None) -> Page:
         if relation not in self.schemas:
@@ -182,20 +218,51 @@ class FakeSnapshot:
 
     def _table(self) -> SymbolTable:
         return SymbolTable(
-            sorted({v for r in self.schemas for row in self.state.all(r) for v in row if isinstance(v, str)})
+            sorted(
+                {
+                    v
+                    for state in (self.before, self.state)
+                    for r in state.schemas
+                    for row in state.all(r)
+                    for v in row
+                    if isinstance(v, str)
+                }
+            )
         )
+
+    def _changed(self, relation: str) -> tuple[list[Tuple], list[Tuple]]:
+        old, new = self.before.all(relation), self.state.all(relation)
+        return sorted(new - old), sorted(old - new)
+
+    def changed_count(self, relation: str) -> int:
+        return sum(map(len, self._changed(relation)))
+
+    async def changed_rows(self, relation: str) -> AsyncIterator[ChangedRows]:
+        schema = self.schemas.get(relation) or self.before.schemas[relation]
+        for rows, sign in zip(self._changed(relation), (1, -1), strict=True):
+            codes = self._codes(rows, schema)
+            yield ChangedRows(schema, codes, np.full(len(rows), sign, np.int8))
+
+    def _codes(self, rows: list[Tuple], schema: Schema) -> Any:
+        codes = np.empty((len(rows), schema.arity), np.int64)
+        for i, column in enumerate(schema.columns):
+            if rows:
+                codes[:, i] = encode_column([row[i] for row in rows], column.type, self._table())
+        return codes
+
+    async def code(self, schema, position, value) -> int | None:
+        return self._table().find(value) if isinstance(value, str) else encode_value(value, SymbolTable())
+
+    async def texts(self, codes) -> list[str]:
+        return self._table().texts(codes)
 
     @property
     def symbol_count(self) -> int:
         return len(self._table())
 
     async def codes(self, relation, bound=None, most=None, among=None) -> Any:
-        table, types = self._table(), [c.type for c in self.schemas[relation].columns]
         rows = (await self.facts(relation, bound, limit=10**9)).tuples
-        codes = np.empty((len(rows), len(types)), np.int64)
-        for i, kind in enumerate(types):
-            if rows:
-                codes[:, i] = encode_column([row[i] for row in rows], kind, table)
+        codes = self._codes(rows, self.schemas[relation])
         for column, known in (among or {}).items():
             codes = codes[np.isin(codes[:, column], known)]
         return codes[:most]
@@ -228,6 +295,10 @@ class FakeClient:
         self.incarnation_id = INCARNATION
         self.closed = False
         self.jobs = FakeJobs(self._reach)
+        self.tokens = FakeTokens(self._reach)
+        self.history = FakeHistory(self._reach)
+        self.subscriptions = FakeSubscriptions(self._reach)
+        self.audits = FakeAudits(self._reach)
 
     def _reach(self) -> None:
         if self.redis_away:
@@ -241,6 +312,9 @@ class FakeClient:
         """Trim the log, and the outcomes with it."""
         self.log.clear()
         self.outcomes.clear()
+
+    def hold(self, epoch: int) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
     async def append(self, tx: Transaction, idempotency_key: str | None = None) -> Receipt:
         self._reach()
@@ -262,17 +336,25 @@ class FakeClient:
             for transaction_id, tx in self.log:
                 if transaction_id not in self.outcomes:
                     # Through the log's own form, as the real engine gets it.
-                    self.outcomes[transaction_id] = self._commit(Transaction.decode(tx.encode()))
+                    decoded = Transaction.decode(tx.encode())
+                    self.outcomes[transaction_id] = self._commit(decoded)
+                    self.history.note(transaction_id, decoded, self.outcomes[transaction_id])
 
     def _commit(self, tx: Transaction) -> Outcome:
         old = self.states[-1]
         try:
-            new = apply(old, tx)
+            if tx.rollback is None:
+                new = apply(old, tx)
+            elif self.oldest <= tx.rollback <= self.epoch:
+                new = self.states[tx.rollback]
+            else:
+                raise EpochNotRetainedError(f"epoch {tx.rollback} is not retained")
         except ZedlogError as error:
             return Outcome("refused", error.problem())
         delta = {
             r: {"inserted": sorted(new.all(r) - old.all(r)), "deleted": sorted(old.all(r) - new.all(r))}
             for r in {**old.schemas, **new.schemas}
+            if not is_hidden(r)
         }
         delta = {r: d for r, d in sorted(delta.items()) if d["inserted"] or d["deleted"]}
         epoch = self.epoch + 1
@@ -319,7 +401,17 @@ class FakeClient:
         epoch = self.epoch if epoch is None else epoch
         if not self.oldest <= epoch <= self.epoch:
             raise EpochNotRetainedError(f"epoch {epoch} is not retained; {self.oldest} to {self.epoch} are")
-        return FakeSnapshot(self.states[epoch], epoch, self.incarnation_id)
+        before = self.states[max(epoch - 1, 0)]
+        return FakeSnapshot(self.states[epoch], epoch, self.incarnation_id, before, self.oldest)
+
+    async def snapshots(self, epochs: Sequence[int]) -> list[FakeSnapshot]:
+        return [await self.snapshot(e) for e in epochs if self.oldest <= e <= self.epoch]
+
+    async def beyond(self, epoch: int, timeout: float) -> int | None:
+        self._reach()
+        if self.epoch == epoch:
+            await asyncio.sleep(timeout)
+        return None if self.epoch == epoch else self.epoch
 
     async def wait_epoch(self, epoch: int, timeout: float) -> bool:
         self._reach()

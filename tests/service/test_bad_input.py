@@ -258,7 +258,8 @@ class TestProtocol:
         [
             (
                 "/v1/transactions?dryrun=true",
-                'no parameter "dryrun"; it has dry_run, placement, return, strategy, wait. Did you mean "dry_run"?',
+                'no parameter "dryrun"; it has dry_run, message, placement, return, strategy, wait. '
+                'Did you mean "dry_run"?',
             ),
             ("/v1/transactions?dry_run=perhaps", "dry_run"),
             ("/v1/transactions?return=all", "return"),
@@ -329,6 +330,7 @@ class TestUnavailable:
             "engine": "running",
             "epoch": 1,
             "lag": 0,
+            "audits": {"full": None, "start": None},
             "recovered": None,
             "running": None,
             "faults": 0,

@@ -396,7 +396,16 @@ class TestFormats:
         calls = [(m, path) for path in described if path.startswith("/v1/") for m in described[path]]
         assert len(calls) > 15
         for method, path in calls:
-            url = path.format(relation="tc", rule_id="r1", transaction_id="1-0", job_id="j1", code="x")
+            url = path.format(
+                relation="tc",
+                rule_id="r1",
+                transaction_id="1-0",
+                job_id="j1",
+                code="x",
+                name="x",
+                source="hr",
+                audit_id="a1",
+            )
             response = graph.request(method.upper(), url, headers={"accept": "image/png"}, json=EDGE)
             assert problem(response, 406, "not_acceptable")["offered"], (method, path)
             assert "406" in described[path][method]["responses"], (method, path)

@@ -45,7 +45,7 @@ def change(
         np.array([states[row][0] for row in rows], np.int64),
         np.array([states[row][1] for row in rows], np.bool_),
         np.array(present, np.int8),
-        np.array([state[0] != 0 for state in was], np.bool_),
+        np.array([state[0] for state in was], np.int64),
         np.array([state[1] for state in was], np.bool_),
     )
 

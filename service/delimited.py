@@ -1,4 +1,4 @@
-"""Files for `zedlog load` (CSV, TSV and the like) as tuples of one relation.
+"""Delimited files (CSV, TSV and the like) as tuples of one relation, for `zedlog load` and for sources.
 
 In: a seekable binary file and a `FileColumns`. Out of the first pass (`survey`): the file's digest, its number of rows
 and the type of each column. Out of the second (`rows`): tuples with values of these types.

@@ -1,0 +1,179 @@
+"""`zedlog sync` and `zedlog sources`: facts that are fed from files, and replaced or taken back as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+from rich.markup import escape
+
+from service.cli import options
+from service.cli.client import Json, ServiceClient
+from service.cli.edit import print_delta
+from service.cli.load import Reading, opened
+from service.cli.options import OutputFormat
+from service.cli.output import chosen, counted, fail, moment, note, out, print_outcome, write_rows
+from service.delimited import rows
+
+sources_app = typer.Typer(
+    no_args_is_help=True, help="List the sources of facts, or take back all that one of them asserts."
+)
+
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Show the difference and what would follow from it, but change nothing."),
+]
+Message = Annotated[str | None, typer.Option("--message", "-m", help="Why: kept with the transaction.")]
+Delta = Annotated[bool, typer.Option("--delta", help="Show the tuples that appeared and disappeared.")]
+
+
+def sync(
+    source: Annotated[str, typer.Argument(help="The source's name, such as hr; it does not have to exist.")],
+    files: Annotated[list[Path], typer.Argument(help="CSV or TSV text in UTF-8; '-' is standard input.")],
+    relation: Annotated[
+        str | None,
+        typer.Option(help="The relation of the rows. Default: the name of each file, without its ending."),
+    ] = None,
+    header: Annotated[
+        bool,
+        typer.Option(
+            "--header", help="The first line names the columns, and may include their types (name:type)."
+        ),
+    ] = False,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            help="One character, or tab, space, comma, semicolon, pipe. Default: by name, then by content."
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Which columns to take, counted from 1: --columns 1,3. Default: all.")
+    ] = None,
+    types: Annotated[
+        str | None,
+        typer.Option(
+            help="Their types: --types symbol,number. Default: the relation's, otherwise types that fit every row."
+        ),
+    ] = None,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Accept a file without rows: all facts of the source go.")
+    ] = False,
+    dry_run: DryRun = False,
+    delta: Delta = False,
+    message: Message = None,
+    url: options.Url = options.URL,
+) -> None:
+    """Make a source assert exactly the rows of files: only the difference is applied.
+
+    In one epoch, what it asserted before and is not in the files any more is taken back, and what is new is added. What
+    others assert stays, and so does what the source asserts of other relations.
+
+    Examples:
+
+    - `zedlog sync hr person.csv --header`
+    - `zedlog sync hr person.csv manages.csv --dry-run`: show what would change
+    - `zedlog sync hr staff-2026-01.tsv --relation person -m "of January"`
+    """
+    if relation is not None and len(files) > 1:
+        raise typer.BadParameter(
+            "only with one file; several go into the relations of their names", param_hint="--relation"
+        )
+    how = Reading.of(delimiter, header, columns, types)
+    facts: dict[str, list[Any]] = {}
+    declarations: list[str] = []
+    with ServiceClient(url) as client:
+        for name, file in _by_relation(files, relation).items():
+            with opened(file) as stream:
+                layout, found, declaration = how.examine(client, name, file, stream)
+                if not found.rows and not allow_empty:
+                    fail(
+                        f"{file} holds no rows; with --allow-empty, all that {source} asserts of {name} is taken back"
+                    )
+                    note("Nothing was sent.")
+                    raise typer.Exit(1)
+                facts[name] = list(rows(stream, layout, found.types)) if found.rows else []
+                declarations += [declaration] if declaration and found.rows else []
+        body: Json = {
+            "facts": [{"relation": name, "tuples": tuples} for name, tuples in facts.items()],
+            "declarations": declarations,
+            "mode": "set",
+            "source": source,
+            "replaces": "relations",
+        }
+        if message is not None:
+            body["message"] = message
+        answer = client.transaction(body, dry_run=dry_run, delta=delta or dry_run)
+    sizes = ", ".join(f"{counted(len(tuples), 'row')} of {escape(name)}" for name, tuples in facts.items())
+    note(f"{escape(source)} {'would assert' if dry_run else 'asserts'} {sizes}")
+    print_outcome(answer, dry_run=dry_run)
+    if delta or dry_run:
+        print_delta(answer)
+
+
+def _by_relation(files: list[Path], relation: str | None) -> dict[str, Path]:
+    """The files by the relations of their rows."""
+    named: dict[str, Path] = {}
+    for file in files:
+        name = relation or file.name.split(".")[0]
+        if name == "-":
+            raise typer.BadParameter(
+                "give the relation of standard input with --relation", param_hint="FILES"
+            )
+        if name in named:
+            raise typer.BadParameter(f"two of the files are of {name}", param_hint="FILES")
+        named[name] = file
+    return named
+
+
+@sources_app.command("list")
+def list_sources(format: OutputFormat = None, url: options.Url = options.URL) -> None:
+    """List the sources: how many facts of which relations each asserts, and its last transaction.
+
+    Examples:
+
+    - `zedlog sources list`
+    """
+    with ServiceClient(url) as client:
+        answer = client.get("/v1/sources")
+    how = chosen(format)
+    listed = []
+    for source in answer["sources"]:
+        last = source["last_transaction"] or {}
+        told = (moment(last.get("time")), last.get("author") or "", last.get("message") or "")
+        for part in source["relations"]:
+            listed.append((source["source"], part["relation"], part["facts"], *told))
+    if how is options.Format.TABLE and not listed:
+        note("No source asserts facts yet; 'zedlog sync' makes one assert the rows of a file.")
+        return
+    write_rows(("source", "relation", "facts", "last changed", "author", "message"), listed, how)
+
+
+@sources_app.command("remove")
+def remove_source(
+    source: Annotated[str, typer.Argument(help="The source's name.")],
+    dry_run: DryRun = False,
+    delta: Delta = False,
+    message: Message = None,
+    url: options.Url = options.URL,
+) -> None:
+    """Take back all facts that a source asserts, in one epoch; what others assert stays.
+
+    Examples:
+
+    - `zedlog sources remove hr --dry-run`
+    """
+    with ServiceClient(url) as client:
+        answer = client.change(
+            f"/v1/sources/{quote(source, safe='')}",
+            None,
+            method="DELETE",
+            dry_run=dry_run,
+            delta=delta or dry_run,
+            message=message,
+        )
+    print_outcome(answer, dry_run=dry_run)
+    if delta or dry_run:
+        print_delta(answer)
+    out.print(f"{escape(source)} {'would assert' if dry_run else 'asserts'} nothing any more")

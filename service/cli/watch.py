@@ -1,0 +1,168 @@
+"""`zedlog watch`: the changes of a relation or of a query, live, until Ctrl-C.
+
+It goes on by itself after a lost connection, from the last epoch that it has shown, so nothing is shown twice and
+nothing is left out.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.markup import escape
+
+from service.cli import options
+from service.cli.client import Json, Refused, ServiceClient, Unreachable
+from service.cli.output import note, out, show
+
+_NAME = re.compile(r"[A-Za-z_?][A-Za-z0-9_?.]*", re.ASCII)
+HEARTBEAT = 10.0
+# A connection on which nothing came for so long is lost.
+SILENCE = 3 * HEARTBEAT
+_FIRST_PAUSE, _LAST_PAUSE = 0.25, 5.0
+
+
+def watch(
+    what: Annotated[
+        str, typer.Argument(help="A relation's name, an atom, or a conjunction; quote it for the shell.")
+    ],
+    after: Annotated[
+        str | None,
+        typer.Option(
+            help="An epoch or a token: begin with the changes after it. Default: what comes from now on."
+        ),
+    ] = None,
+    snapshot: Annotated[
+        bool, typer.Option("--snapshot", help="Show the state first: the tuples that are there.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Write the service's events, one JSON object a line.")
+    ] = False,
+    url: options.Url = options.URL,
+) -> None:
+    """Show the changes of a relation or of a query, live, until Ctrl-C.
+
+    A line with `+` is a tuple that appeared, with `-` one that went, with `=` one that was there at the beginning; then
+    come its epoch and the time. After a lost connection it goes on where it was.
+
+    Examples:
+
+    - `zedlog watch 'tc("a", x)'`
+
+    - `zedlog watch edge --snapshot`
+
+    - `zedlog watch 'tc(x, y), !edge(x, y)' --after 120 --json`
+    """
+    watching = _Watching(what, after, snapshot, as_json=json)
+    with ServiceClient(url, timeout=SILENCE) as client:
+        try:
+            watching.run(client)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            watching.say_where()
+
+
+class _Watching:
+    def __init__(self, what: str, after: str | None, snapshot: bool, *, as_json: bool) -> None:
+        name = _NAME.fullmatch(what.strip())
+        self._about = {"relation": what.strip()} if name else {"query": what}
+        self._position, self._snapshot, self._json = after, snapshot, as_json
+        # Between the first and the last part of the state there is no position to come back with.
+        self._token: str | None = None
+
+    def run(self, client: ServiceClient) -> None:
+        pause, connected = _FIRST_PAUSE, False
+        while True:
+            try:
+                for event in client.events("/v1/changes", self._parameters()):
+                    pause, connected = _FIRST_PAUSE, True
+                    self._take(event)
+                why = "the service has ended the feed"
+            except Refused as refusal:
+                if refusal.status != 503 or not connected:
+                    raise
+                why = str(refusal)
+            except Unreachable as error:
+                if not connected:
+                    raise
+                why = str(error).partition("\n")[0]
+            place = f"after {self._token}" if self._token else "from the beginning"
+            note(f"[yellow]{escape(why)}; going on {escape(place)}[/]")
+            time.sleep(pause)
+            pause = min(2 * pause, _LAST_PAUSE)
+
+    def say_where(self) -> None:
+        if self._token is not None:
+            note(f"[dim]shown up to {self._token}; to go on from there: --after {self._token}[/]")
+
+    def _parameters(self) -> Mapping[str, Any]:
+        begun = self._token is not None
+        return {
+            **self._about,
+            "after": self._token or self._position,
+            "snapshot": "true" if self._snapshot and not begun else None,
+            "heartbeat": HEARTBEAT,
+        }
+
+    def _take(self, event: Json) -> None:
+        kind = event["event"]
+        if kind in ("gap", "problem"):
+            raise Refused(int(event["status"]), event)
+        if self._json and kind != "progress":
+            sys.stdout.write(orjson.dumps(event).decode() + "\n")
+            sys.stdout.flush()
+        elif kind == "snapshot":
+            self._write(event, _state(event), None)
+        elif kind == "change":
+            self._write(event, _changes(event), float(event["time"]))
+            for name, columns in event.get("columns", {}).items():
+                note(f"[dim]{escape(_columns(name, columns))}[/]")
+        if kind != "snapshot" or event["last"]:
+            self._token = str(event["token"])
+
+    def _write(self, event: Json, lines: Iterator[tuple[str, str]], moment: float | None) -> None:
+        when = (
+            ""
+            if moment is None
+            else datetime.fromtimestamp(moment).astimezone().isoformat(" ", "milliseconds")
+        )
+        colours = {"+": "green", "-": "red", "=": "default"}
+        for sign, text in lines:
+            if sys.stdout.isatty():
+                clock = f" {when[11:23]}" if when else ""
+                tail = f"[dim]epoch {event['epoch']}{clock}[/]"
+                out.print(f"[{colours[sign]}]{sign} {escape(text)}[/]  {tail}")
+            else:
+                sys.stdout.write(f"{sign}\t{event['epoch']}\t{when}\t{text}\n")
+        sys.stdout.flush()
+
+
+def _state(event: Json) -> Iterator[tuple[str, str]]:
+    for row in event["tuples"]:
+        yield "=", _text(event["relation"], row)
+
+
+def _changes(event: Json) -> Iterator[tuple[str, str]]:
+    for name, change in sorted(event["changes"].items()):
+        for row in sorted(change["deleted"], key=str):
+            yield "-", _text(name, row)
+        for row in sorted(change["inserted"], key=str):
+            yield "+", _text(name, row)
+
+
+def _text(name: str, row: list[Any]) -> str:
+    return f"{'' if name == 'answer' else name}({', '.join(map(show, row))})"
+
+
+def _columns(name: str, columns: list[Json] | None) -> str:
+    if columns is None:
+        return f"there is no relation {name} any more"
+    named = ", ".join(f"{column['name']}: {column['type'] or '?'}" for column in columns)
+    return f"{name} now has the columns {named or 'none'}"

@@ -1,0 +1,166 @@
+"""`GET /v1/changes`: what each epoch changes, as it happens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import Response
+
+from engine.errors import (
+    ArityError,
+    BudgetExceededError,
+    EvaluationCancelledError,
+    EvaluationError,
+    GapError,
+    InvalidValueError,
+    LimitReachedError,
+    ProgramSyntaxError,
+    TypeMismatchError,
+    UnknownColumnError,
+    UnknownRelationError,
+    UnsafeRuleError,
+    UnsupportedFeatureError,
+    shown,
+)
+from service.context import service_of
+from service.describe import READ_ERRORS, problems
+from service.evaluation import until_gone
+from service.feeds.events import FEED_TYPES
+from service.feeds.feeds import Options
+from service.feeds.request import About, about, position
+from service.feeds.response import FeedResponse
+from service.formats import negotiate
+from service.parameters import own_parameters
+from service.principal import ForbiddenError, principal_of
+from service.problems import InvalidParameterError
+from service.routes.relations import COLUMN_PARAMETERS
+from service.settings import LEAST_HEARTBEAT, MOST_HEARTBEAT
+
+router = APIRouter(tags=["changes"])
+
+STREAM: dict[str, Any] = {
+    "description": "Events without an end: `snapshot`, `change`, `progress`, `gap`, `problem`, `end`.",
+    "content": {kind: {"schema": {"type": "string"}} for kind in FEED_TYPES},
+    "headers": {
+        "Zedlog-Token": {
+            "description": "The epoch after which the feed begins.",
+            "schema": {"type": "string"},
+        }
+    },
+}
+FEED_ERRORS = (
+    ProgramSyntaxError,
+    ArityError,
+    TypeMismatchError,
+    UnsafeRuleError,
+    UnsupportedFeatureError,
+    UnknownRelationError,
+    UnknownColumnError,
+    InvalidValueError,
+    EvaluationError,
+    BudgetExceededError,
+    EvaluationCancelledError,
+    GapError,
+    LimitReachedError,
+    ForbiddenError,
+    *READ_ERRORS,
+)
+
+Snapshot = Annotated[
+    bool,
+    Query(description="Begin with the state, in parts, and go on from its epoch without a gap."),
+]
+Follow = Annotated[
+    bool, Query(description="With `false`, end when the newest epoch has been reached; nothing waits.")
+]
+Heartbeat = Annotated[
+    float | None,
+    Query(
+        ge=LEAST_HEARTBEAT,
+        le=MOST_HEARTBEAT,
+        description="Seconds after which `progress` says up to which epoch nothing happened (15 unless the service is "
+        "configured otherwise).",
+    ),
+]
+LastEventId = Annotated[
+    str | None,
+    Header(
+        alias="Last-Event-ID",
+        description="The id of the last event that arrived, as an EventSource sends it. It takes precedence over "
+        "`after`, and the state is not sent again.",
+    ),
+]
+
+
+@router.get(
+    "/v1/changes",
+    summary="Follow the changes of relations or of a query",
+    response_class=Response,
+    responses={200: STREAM, **problems(*FEED_ERRORS)},
+    openapi_extra={"parameters": [COLUMN_PARAMETERS], "x-zedlog-role": "reader"},
+    operation_id="getChanges",
+)
+async def get_changes(
+    request: Request,
+    relation: Annotated[
+        list[str], Query(description="A relation; the parameter may be repeated.", examples=[["tc"]])
+    ] = [],  # noqa: B006  # FastAPI copies it
+    query: Annotated[
+        str | None,
+        Query(
+            description="In place of relations: a query as `POST /v1/query` takes it.", examples=["tc(x, x)"]
+        ),
+    ] = None,
+    after: Annotated[
+        str | None,
+        Query(
+            description="An epoch, or a token: the changes after it. Without it, those after the newest.",
+            examples=["7-5f2c09b1"],
+        ),
+    ] = None,
+    snapshot: Snapshot = False,
+    follow: Follow = True,
+    heartbeat: Heartbeat = None,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """One event for each epoch that changes something of it: the tuples that appeared and those that went; a tuple is
+    never both. Each event has the token of its epoch as its id. Whoever comes back with the last one, as `after` or
+    `Last-Event-ID`, gets every later change once. A listener that does not read is cut off, and can come back.
+    """
+    own = own_parameters(request)
+    parameters = request.query_params.multi_items()
+    _check_once(parameters, {"relation"}, own)
+    wanted = about(relation, [pair for pair in parameters if pair[0] not in own], query)
+    start = last_event_id if last_event_id is not None else after
+    return await stream(
+        request, wanted, start, heartbeat, follow=follow, state=snapshot and last_event_id is None
+    )
+
+
+async def stream(
+    request: Request,
+    wanted: About,
+    start: str | int | None,
+    heartbeat: float | None,
+    *,
+    follow: bool,
+    state: bool,
+) -> Response:
+    """The feed. start: the position after which it begins, as text from the request, or an epoch."""
+    service = service_of(request)
+    kind = negotiate(request, FEED_TYPES)
+    principal_of(request).check_read(wanted.reads)
+    after = start if not isinstance(start, str) else position(start, await service.client.incarnation())
+    settings = service.settings
+    options = Options(state, follow, heartbeat if heartbeat is not None else settings.feed_heartbeat)
+    listener = await until_gone(request, service.feeds.listen(wanted, after, options))
+    return FeedResponse(listener, kind, settings.feed_send_timeout, service.feeds.metrics.cut_off)
+
+
+def _check_once(parameters: list[tuple[str, str]], several: set[str], own: frozenset[str]) -> None:
+    seen: set[str] = set()
+    for name, _ in parameters:
+        if name in seen and name in own - several:
+            raise InvalidParameterError(f"the parameter {shown(name)} is given twice", parameter=name)
+        seen.add(name)

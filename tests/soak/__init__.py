@@ -1,0 +1,1 @@
+"""The soak: a whole system under random load and random faults, with an oracle beside it (`make soak`)."""

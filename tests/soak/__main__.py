@@ -1,0 +1,182 @@
+"""`python -m tests.soak --seconds N`: the soak (`make soak SOAK_SECONDS=N`).
+
+`zedlog serve` runs on a server of its own, through a proxy, with a second engine that stands by. Writers, readers, and
+(where the service has them) listeners and explainers work on it while processes are killed with SIGKILL or stopped, and
+Redis is slow, cut off, or out of room. Every few seconds the writers pause, and an oracle compares. It ends with a
+table; the exit status is 1 if anything was lost, applied twice, read in half, or wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+from rich.console import Console
+from rich.table import Table
+
+from engine.storage.embedded import EmbeddedServer
+from tests.live import free_port
+from tests.soak.faults import Faults
+from tests.soak.load import RULES, Explainer, Listener, Reader, Shared, Writer, send
+from tests.soak.oracle import Oracle
+from tests.soak.proxy import Proxy
+from tests.soak.tally import BAD, Tally
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+WRITERS, READERS = 3, 2
+# A standby takes over when an engine has been stopped for longer.
+LEASE_SECONDS = "2"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.split("\n\n")[1])
+    parser.add_argument("--seconds", type=float, default=60, help="how long there are faults (default: 60)")
+    parser.add_argument(
+        "--every", type=float, default=3, help="seconds between faults, on average (default: 3)"
+    )
+    parser.add_argument("--pause", type=float, default=12, help="seconds between comparisons (default: 12)")
+    parser.add_argument("--seed", type=int, default=None, help="of all that is random (default: the time)")
+    given = parser.parse_args()
+    seed = given.seed if given.seed is not None else int(time.time()) % 1_000_000
+    tally = Tally()
+    with tempfile.TemporaryDirectory(prefix="zedlog-soak-") as folder:
+        print(f"soak: {given.seconds:.0f} s of faults, seed {seed}; files in {folder}", flush=True)
+        try:
+            _soak(Path(folder), given, seed, tally)
+        except BaseException:
+            _logs(Path(folder))
+            raise
+        finally:
+            _show(tally)
+        if not tally.clean:
+            _logs(Path(folder))
+    return 0 if tally.clean else 1
+
+
+def _soak(folder: Path, given: argparse.Namespace, seed: int, tally: Tally) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(EmbeddedServer(folder / "redis"))
+        proxy = stack.enter_context(Proxy(server.url))
+        port = free_port()
+        options = [
+            "--redis-url",
+            proxy.url,
+            "--data-dir",
+            str(folder / "data"),
+            "--lease-seconds",
+            LEASE_SECONDS,
+        ]
+        serve = stack.enter_context(
+            _process(folder, "serve", "zedlog", "serve", "--port", str(port), *options)
+        )
+        stack.callback(_end, serve)
+        shared = Shared(f"http://127.0.0.1:{port}", tally)
+        shared.paths = _wait_ready(shared, serve)
+        # No data directory, so no checkpoint of its own: it is the same database, not the same folder.
+        standby = stack.enter_context(
+            _process(folder, "standby", "engine.server", *options, "--checkpoint-dir", "none")
+        )
+        stack.callback(_end, standby)
+        with shared.client() as http:
+            shared.done.append(send(http, shared, {"rules": [{"rule": rule} for rule in RULES]}, "rules"))
+        writers = [Writer(shared, number, seed) for number in range(WRITERS)]
+        listener = Listener(shared) if "/v1/changes" in shared.paths else None
+        others = [Reader(shared, seed + number) for number in range(READERS)]
+        faults = Faults(server, proxy, serve.pid, tally, given.every, seed)
+        more = [Explainer(shared, seed)] if "/v1/explain" in shared.paths else []
+        for thread in (*writers, *others, *more, *([listener] if listener else [])):
+            thread.start()
+        faults.start()
+        oracle = Oracle(shared, folder)
+        began = time.monotonic()
+        while time.monotonic() - began < given.seconds:
+            time.sleep(min(given.pause, max(0.1, given.seconds - (time.monotonic() - began))))
+            _compare(shared, writers, oracle, listener)
+            if serve.poll() is not None or standby.poll() is not None:
+                raise RuntimeError("zedlog serve or the standby engine has ended")
+        faults.stop.set()
+        faults.join()
+        _compare(shared, writers, oracle, listener)
+        with shared.client() as http:
+            tally.add("epochs", http.get("/v1/relations").json()["epoch"])
+        shared.stop.set()
+        for writer in writers:
+            writer.join(60)
+
+
+def _compare(shared: Shared, writers: list[Writer], oracle: Oracle, listener: Listener | None) -> None:
+    """While nothing is written; faults go on."""
+    shared.pause.set()
+    for writer in writers:
+        if not writer.resting.wait(300):
+            raise RuntimeError(f"{writer.name} has had no outcome for five minutes")
+    oracle.check(listener)
+    for writer in writers:
+        writer.resting.clear()
+    shared.pause.clear()
+
+
+def _process(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+    with (folder / f"{name}.log").open("ab") as log:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.Popen(
+            [sys.executable, "-m", *arguments], cwd=folder, env=environment, stdout=log, stderr=log
+        )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(40)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _wait_ready(shared: Shared, serve: subprocess.Popen[bytes]) -> frozenset[str]:
+    """The paths of the service's description, when it is ready."""
+    deadline = time.monotonic() + 240
+    with shared.client() as http:
+        while time.monotonic() < deadline and serve.poll() is None:
+            try:
+                if http.get("/readyz").status_code == 200:
+                    return frozenset(http.get("/openapi.json").json()["paths"])
+            except httpx.TransportError:
+                pass
+            time.sleep(0.1)
+    raise RuntimeError("zedlog serve does not become ready")
+
+
+def _show(tally: Tally) -> None:
+    table = Table(show_header=False)
+    kills = sum(number for what, number in tally.counts.items() if what.startswith("kill"))
+    table.add_row("epochs", f"{tally.counts['epochs']:,}")
+    table.add_row("transactions", f"{tally.counts['transactions']:,}")
+    table.add_row("kills", f"{kills:,}")
+    for what in sorted(tally.counts.keys() - {"epochs", "transactions"} - set(BAD)):
+        table.add_row(what, f"{tally.counts[what]:,}")
+    table.add_section()
+    for what in BAD:
+        table.add_row(what, f"[{'red' if tally.counts[what] else 'green'}]{tally.counts[what]:,}[/]")
+    Console(width=100).print(table)
+    for text in tally.found:
+        print(text)
+
+
+def _logs(folder: Path) -> None:
+    for path in (*folder.glob("*.log"), folder / "data" / "zedlog.log", folder / "redis" / "server.log"):
+        if path.exists():
+            print(f"--- {path.name}")
+            print("\n".join(path.read_text(errors="replace").splitlines()[-40:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
