@@ -9,8 +9,8 @@ it, or it holds facts already; never the tuple itself that is asked for, if rule
 body holds but for some literals, which become goals. A tuple goes if its fact is retracted and each instance of a rule
 that gives it loses a literal. Sets of goals are worked off cheapest first (uniform-cost search), so sets of changes
 come in the order of their size. Tuples that must go stay noted, so that tuples that only give each other go together.
-Conditions and aggregates are not changed by themselves, and a variable that nothing binds takes the values that the
-state has, as far as these are few. Negation elsewhere may undo what a change does: that is what trying is for.
+A variable that nothing binds takes values of the state, as far as these are few. Conditions and aggregates that fail
+are not changed by themselves. Negation elsewhere may undo what a change does: that is what trying is for.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from engine.explain.absence import GROUPS, Partial, partials
+from engine.circuit.ranges import is_range
+from engine.explain.absence import GROUPS, Partial, followable, partials
 from engine.explain.instances import unified
-from engine.explain.joins import joined
+from engine.explain.joins import Bindings, joined
 from engine.explain.nodes import Key
 from engine.explain.program import Plan
 from engine.explain.proof import Prover
-from engine.language.syntax import Atom, Comparison, Constant, Negation, Variable
+from engine.language.syntax import Atom, Comparison, Constant, Literal, Negation, Variable
 
 Change: TypeAlias = tuple[int, Key]
 """+1 and a fact to add, or the negative weight of a fact to retract."""
@@ -38,7 +39,7 @@ Try: TypeAlias = Callable[[Sequence[Change]], Awaitable[bool]]
 """Whether the tuple that is asked for is there after the changes."""
 
 
-_FIXED = "conditions, aggregates and folds, which are not searched for changes"
+_FIXED = "conditions, aggregates and folds, which are not searched for all changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +200,10 @@ class Search:
                 self._limit = f"{GROUPS} groups of literals of a rule"
                 break
             for part in await partials(self._prover, plan, given, size, size):
-                others = (*part.waiting, *part.failing)
-                if not size or any(isinstance(literal, Comparison) for literal in others):
+                fixed = [one for one in part.failing if isinstance(one, Comparison) or is_range(one)]
+                if not size or fixed or any(map(_is_computed, part.waiting)):
                     self._beyond = _FIXED
-                elif all(isinstance(literal, Negation) for literal in part.waiting):
+                if size and not fixed:
                     found |= dict.fromkeys(await self._completed(plan, part))
         if len(plan.body) > self._limits.literals:
             self._beyond = self._beyond or f"{self._limits.literals} literals of a rule that fail together"
@@ -226,6 +227,8 @@ class Search:
             choices = [await self._values(plan, kind) for kind in free.values()]
             for chosen in islice(product(*choices), self._limits.values**2):
                 full = values | dict(zip(free, chosen, strict=True))
+                if not await self._holds(plan, part, full):
+                    continue
 
                 def instance(atom: Atom, full: dict[str, int] = full) -> Key:
                     codes = (
@@ -241,6 +244,16 @@ class Search:
                         go += await self._fitting(one.atom, full)
                 ways.append((come, tuple(dict.fromkeys(go))))
         return ways
+
+    async def _holds(self, plan: Plan, part: Partial, values: dict[str, int]) -> bool:
+        """Whether the conditions hold that waited for values."""
+        waiting = [literal for literal in part.waiting if _is_computed(literal)]
+        follow, left = followable(waiting, set(values), plan.scope)
+        if left or not follow:
+            return not left
+        async for _ in self._prover.matcher.solve(plan, follow, Bindings.of(values)):
+            return True
+        return False
 
     async def _values(self, plan: Plan, kind: object) -> list[int]:
         """Values for a variable that nothing binds: those of the tuple that is asked for, then others of the state."""
@@ -322,3 +335,7 @@ class Search:
             if readable is None or need[0] in readable
         ]
         return found + [replace(state, broken=rest, come=(*state.come, one)) for one in dict.fromkeys(absent)]
+
+
+def _is_computed(literal: Literal) -> bool:
+    return isinstance(literal, Comparison) or is_range(literal)

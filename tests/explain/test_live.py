@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from engine.explain.rendering import as_text
+from engine.storage.client import DatabaseClient
 from service.app import create_app
 from service.explain_models import Explanation
 from service.principal import Principal
@@ -227,7 +228,8 @@ def test_a_reader_of_some_relations_sees_nothing_of_the_others(
 ) -> None:
     reader = Principal("narrow", "reader", frozenset({"tc", "arc", "sp"}))
     monkeypatch.setattr(routes, "principal_of", lambda _: reader)
-    narrow = Http(create_app(Settings(redis_url=live._server.url, database="test")))
+    client = DatabaseClient.connect(live._server.url, "test")
+    narrow = Http(create_app(Settings(database="test"), client))
     try:
         refused = narrow.post("/v1/explain", {"tuple": 'edge("a", "b")'})
         assert problem(refused, 403, "forbidden")["relations"] == ["edge"]
@@ -252,4 +254,5 @@ def test_a_reader_of_some_relations_sees_nothing_of_the_others(
         }
         assert kinds['sp("b",3)'] == "withheld"
     finally:
+        narrow.runner.run(client.close())
         narrow.close()

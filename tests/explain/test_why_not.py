@@ -184,6 +184,12 @@ def test_a_fold_that_has_another_value_says_which(graph: Reasoner) -> None:
     assert "folds" in found["search"]["limit"]
 
 
+def test_a_value_that_a_condition_needs_is_taken_from_the_state(graph: Reasoner) -> None:
+    found = explain(graph, 'sp("z", 1)', repairs=1)
+    assert [[one["fact"] for one in repair] for repair in found["repairs"]] == [['arc("a","z",1)']]
+    assert found["search"]["dry_runs"] >= 1
+
+
 def test_a_fact_that_only_contributes_to_a_fold_is_named(graph: Reasoner) -> None:
     found = explain(graph, 'far("c", 50)')
     assert (found["instead"], found["contributes"]) == ('far("c",4)', 1)
