@@ -22,9 +22,9 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from engine import errors
-from engine.errors import InvalidRequestError, ZedlogError, shown
+from engine.errors import InvalidRequestError, ZedlogError, did_you_mean, shown
 from service.access import errors as access
-from service.principal import ForbiddenError
+from service.principal import ForbiddenError, Principal, principal_of
 
 PROBLEM_JSON = "application/problem+json"
 
@@ -207,6 +207,8 @@ def respond(data: Mapping[str, Any], instance: str, headers: Mapping[str, str] |
 
 def respond_error(error: ZedlogError, request: Request, headers: Mapping[str, str] | None = None) -> Response:
     """A response for an error raised while `request` was handled."""
+    if isinstance(error, errors.UnknownRelationError):
+        _hide_names(error, principal_of(request))
     answer = dict(headers or {})
     status = STATUS.get(type(error), 500)
     if status == 503:
@@ -218,6 +220,15 @@ def respond_error(error: ZedlogError, request: Request, headers: Mapping[str, st
     if status >= 500 and request.url.path != "/readyz":
         log.error("%s %s: %s: %s", request.method, request.url.path, error.code, error)
     return respond(error.problem(), request.url.path, answer)
+
+
+def _hide_names(error: errors.UnknownRelationError, principal: Principal) -> None:
+    """Take out of the error what relations there are that the principal may not read."""
+    names = error.detail.get("near", [])
+    seen = list(filter(principal.may_read, names))
+    if seen != names:
+        error.message = error.message.removesuffix(did_you_mean(names)) + did_you_mean(seen)
+        error.args, error.detail["near"] = (error.message,), seen
 
 
 def install(app: FastAPI) -> None:

@@ -86,7 +86,7 @@ class SubscriptionClient:
         with storage_errors():
             data, epoch = await pipeline.execute()
         if data is None or epoch is None:
-            raise _unknown(name)
+            raise unknown_subscription(name)
         return Subscription.decode(name, data, epoch)
 
     async def all(self) -> list[Subscription]:
@@ -108,7 +108,7 @@ class SubscriptionClient:
         with storage_errors():
             position = int(await self._acknowledge(keys=self._keys, args=[name, epoch]))
         if position < 0:
-            raise _unknown(name)
+            raise unknown_subscription(name)
         return position
 
     async def delete(self, name: str) -> None:
@@ -121,8 +121,9 @@ class SubscriptionClient:
         with storage_errors():
             known, *_ = await pipeline.execute()
         if not known:
-            raise _unknown(name)
+            raise unknown_subscription(name)
 
 
-def _unknown(name: str) -> UnknownSubscriptionError:
+def unknown_subscription(name: str) -> UnknownSubscriptionError:
+    """The error for a subscription that is not there."""
     return UnknownSubscriptionError(f"there is no subscription {shown(name)}", name=name)

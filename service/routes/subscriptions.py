@@ -16,7 +16,7 @@ from engine.errors import (
 )
 from engine.storage.client import format_token, parse_token
 from engine.storage.snapshot import Snapshot
-from engine.storage.subscriptions import Subscription
+from engine.storage.subscriptions import Subscription, unknown_subscription
 from service import models
 from service.body import read_json
 from service.context import Service, service_of
@@ -200,8 +200,10 @@ async def get_subscription_changes(
 
 
 async def _readable(request: Request, service: Service, name: str) -> Subscription:
+    """Raises UnknownSubscriptionError, also of one that the caller may not read."""
     found = await service.client.subscriptions.get(name)
-    principal_of(request).check_read(about_json(found.about).reads)
+    if not all(map(principal_of(request).may_read, about_json(found.about).reads)):
+        raise unknown_subscription(name)
     return found
 
 
