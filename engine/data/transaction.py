@@ -100,8 +100,8 @@ class Transaction:
     `author`, `message`: who asked for it, and why. `source`: the facts count for this source (engine/data/sources.py).
     `replaces`: what the source asserts becomes exactly the facts; with `relations` only in the relations that `facts`
     names, also without tuples. `rollback`: everything becomes what it was after this epoch; nothing else is in the
-    transaction, until the engine has found what differs (`resolved`). `onto_empty`: refused unless the database is empty (a
-    restore).
+    transaction, until the engine has found what differs (`resolved`). `onto_empty`: refused unless the database is
+    empty (a restore).
     """
 
     facts: tuple[FactChange, ...] = ()

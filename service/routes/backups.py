@@ -141,7 +141,7 @@ async def post_restore(
     settings = service.settings
     upload, size, digest = await receive(request, settings.uploads, _UPLOAD_NAME, settings.max_upload_bytes)
     job = {"paths": [upload], "uploaded": True, "bytes": size, "sha256": digest}
-    return await submit(service, "restore", job, idempotency_key, wait)
+    return await submit(service, "restore", job, idempotency_key, wait, principal_of(request))
 
 
 def _check_whole(principal: Principal) -> None:

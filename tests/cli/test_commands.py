@@ -357,3 +357,36 @@ def test_wrong_usage_is_status_two(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["no-such-command"]) == 2
     assert run(["query", "p(x)", "--format", "xml"]) == 2
     assert "no-such-command" in capsys.readouterr().err
+
+
+def test_tokens_are_made_used_and_revoked(zedlog: Zedlog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last test here: while there is a token, the service asks for one."""
+    monkeypatch.setenv("ZEDLOG_TOKEN", "")
+    zedlog("facts", "add", 't_edge("a", "b").')
+    made = zedlog("token", "create", "root", "--role", "admin")
+    assert "the database's first token" in made.err
+    root = made.out.strip()
+    try:
+        refused = zedlog("query", "t_edge(x, y)")
+        assert refused.status == 1
+        assert "asks for a token" in refused.err
+        assert "ZEDLOG_TOKEN or --token" in refused.err
+        assert zedlog("status").status == 1
+        wrong = zedlog("query", "t_edge(x, y)", "--token", root + "x")
+        assert "it is wrong, was revoked, or has expired" in wrong.err
+        narrow = zedlog("token", "create", "narrow", "--read", "t_other", "--expires", "1h", "--token", root)
+        assert "first token" not in narrow.err
+        denied = zedlog("query", "t_edge(x, y)", "--token", narrow.out.strip())
+        assert denied.status == 1
+        assert '"narrow" may not read "t_edge"' in denied.err
+        assert "zedlog token list" in denied.err
+        assert zedlog("query", "t_edge(x, y)", "--token", root).out == "x,y\na,b\n"
+        shown = zedlog("token", "list", "--token", root).out
+        assert "t_other" in shown
+        assert zedlog("token", "revoke", "narrow", "--token", root).out == "narrow: revoked\n"
+        assert "narrow" not in zedlog("token", "list", "--token", root).out
+        assert zedlog("token", "revoke", "narrow", "--token", root).status == 1
+    finally:
+        assert zedlog("token", "revoke", "root", "--token", root).status == 0
+    monkeypatch.setenv("ZEDLOG_TOKEN", "")
+    assert zedlog("query", "t_edge(x, y)").out == "x,y\na,b\n"
