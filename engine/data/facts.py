@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from engine.data.arrow import column
+from engine.data.arrow import column, numbers
 from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
 from engine.data.values import float_codes
@@ -61,8 +61,9 @@ def encode_arrow(
         # One dictionary for all chunks, in the order of first use, as when the rows came one by one.
         coded = values.combine_chunks().dictionary_encode()
         known = symbols.intern_all(coded.dictionary.to_pylist())
-        codes: Codes = known[coded.indices.to_numpy()]
+        codes: Codes = known[numbers(coded.indices)]
         return codes
+    whole = values.combine_chunks()
     if kind is ColumnType.FLOAT:
-        return float_codes(np.asarray(values.to_numpy(), np.float64), where)
-    return np.asarray(values.to_numpy(), np.int64)
+        return float_codes(np.asarray(numbers(whole), np.float64), where)
+    return np.asarray(numbers(whole.cast(pa.int64())), np.int64)

@@ -26,7 +26,6 @@ import numpy as np
 from engine.circuit.circuit import Circuit
 from engine.circuit.normal import CoreRule
 from engine.data.facts import TypedFacts
-from engine.data.sources import sourced
 from engine.data.transaction import FactChange, Transaction
 from engine.data.values import takes
 from engine.database.program import Program
@@ -147,11 +146,6 @@ def _changes_circuit(program: Program, transaction: Transaction) -> bool:
         return True
     if transaction.replaces or transaction.rollback is not None:
         # What it retracts depends on what is there.
-        return True
-    source = transaction.source
-    if source is not None and any(
-        sourced(change.relation, source) not in program.stored for change in transaction.changes
-    ):
         return True
     return not all(_has_types(program, change) for change in transaction.changes)
 

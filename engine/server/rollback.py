@@ -18,12 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from engine.data.arrow import columns
+from engine.data.arrow import columns, integers, strings
 from engine.data.codes import Codes
 from engine.data.facts import ARROW_TYPES, TypedFacts
-from engine.data.symbols import SymbolTable
 from engine.data.transaction import FactChange, RuleChange, Transaction
-from engine.data.values import decode_column
 from engine.database.staging import types_of
 from engine.errors import CorruptSnapshotError
 from engine.language.canonical import format_declaration
@@ -107,16 +105,17 @@ class _Epoch:
         types = self.types(relation)
         if not types:
             return FactChange(relation, [()] * len(codes), weights)
-        arrays = [
-            pa.array(
-                self._texts(codes[:, i])
-                if kind is ColumnType.SYMBOL
-                else decode_column(codes[:, i], kind, SymbolTable()),
-                ARROW_TYPES[kind],
-            )
-            for i, kind in enumerate(types)
-        ]
+        arrays = [self._array(codes[:, i], kind) for i, kind in enumerate(types)]
         return FactChange(relation, TypedFacts(types, pa.table(arrays, columns(len(types)))), weights)
+
+    def _array(self, codes: npt.NDArray[np.int64], kind: ColumnType) -> pa.Array:
+        if kind is ColumnType.SYMBOL:
+            return strings(self._texts(codes))
+        whole = integers(np.ascontiguousarray(codes))
+        if kind is ColumnType.FLOAT:
+            # A code has the bits of the float.
+            return whole.view(pa.float64())
+        return whole.cast(ARROW_TYPES[kind])
 
     def _texts(self, codes: npt.NDArray[np.int64]) -> list[str]:
         """The strings of codes; only the chunks that have them are read."""

@@ -87,6 +87,15 @@ def database(live: LiveSystem) -> Iterator[Database]:
             ids.append(
                 client.post(f"/v1/transactions?{query}", json=body).raise_for_status().json()["transaction"]
             )
+        asserted = {"facts": {"vaultroom": [["d", SECRET]]}, "message": "from elsewhere"}
+        ids.append(client.put("/v1/sources/hr", json=asserted).raise_for_status().json()["transaction"])
+        start = "0-" + done["token"].partition("-")[2]
+        for name, about in (
+            ("all", {"relations": ["vaultroom", "tc"]}),
+            ("some", {"query": "hintroom(s), tc(_, _)"}),
+        ):
+            client.put(f"/v1/subscriptions/{name}", json={**about, "start": start}).raise_for_status()
+        audit = client.post("/v1/audits").raise_for_status().json()["audit"]
         epochs = [epoch["epoch"] for epoch in client.get("/v1/epochs").json()["epochs"]]
         values = {
             "relation": ["tc", "edge", "seen", *HIDDEN, "nowhere", "vaultroo"],
@@ -97,6 +106,19 @@ def database(live: LiveSystem) -> Iterator[Database]:
             "as_of": epochs,
             "at_least": [done["token"]],
             "limit": [1, 1000],
+            "source": ["hr", "nobody"],
+            "name": ["all", "some"],
+            "audit_id": [audit],
+            "goal": [
+                'tc("a", "c")',
+                'seen("a")',
+                'seen("z")',
+                f'vaultroom("a", "{SECRET}")',
+                'vaultroom("z", "z")',
+                'hintroom("z")',
+                'clashroom("z", "z")',
+                'openclash("a")',
+            ],
         }
         del client.headers["authorization"]
         yield Database(client, tokens, values)
@@ -125,6 +147,16 @@ def test_the_walk_finds_the_secret_where_it_may_be_seen(database: Database) -> N
         "GET /v1/rules",
         "GET /v1/rules/{rule_id}",
         "GET /v1/transactions/{transaction_id}",
+        "GET /v1/transactions",
+        "GET /v1/relations/{relation}/facts/history",
+        "GET /v1/relations/{relation}/facts/blame",
+        "GET /v1/sources",
+        "GET /v1/sources/{source}",
+        "GET /v1/changes",
+        "GET /v1/subscriptions",
+        "GET /v1/subscriptions/{name}",
+        "GET /v1/subscriptions/{name}/changes",
+        "POST /v1/explain",
         "POST /v1/query",
     }
 

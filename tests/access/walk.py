@@ -11,6 +11,9 @@ import httpx
 
 Call = Callable[..., httpx.Response]
 
+# Their answers do not end by themselves, unless they are asked not to follow.
+FEEDS = ("/v1/changes", "/v1/subscriptions/{name}/changes")
+
 QUERIES = (
     "{r}({v})",
     "x = 1, {r}({v})",
@@ -41,6 +44,8 @@ def reads(description: Mapping[str, Any], values: Mapping[str, Sequence[Any]]) -
         if "get" not in methods:
             continue
         names = re.findall(r"\{(\w+)\}", path)
+        if path in FEEDS:
+            continue
         queries = [""]
         for parameter in methods["get"].get("parameters", ()):
             if parameter["in"] == "query":
@@ -75,4 +80,16 @@ def found(
     for relation, arity in hidden.items():
         for query in queries(relation, arity):
             look("POST /v1/query", query, call("POST", "/v1/query", json={"query": query}))
+            asked = {"query": query, "follow": "false", "snapshot": "true"}
+            look("GET /v1/changes", query, call("GET", "/v1/changes", params=asked))
+        for after in values["as_of"]:
+            asked = {"relation": relation, "follow": "false", "after": str(after)}
+            look("GET /v1/changes", str(asked), call("GET", "/v1/changes", params=asked))
+    for name in values["name"]:
+        path = f"/v1/subscriptions/{name}/changes"
+        look(f"GET {FEEDS[1]}", path, call("GET", path, params={"follow": "false"}))
+    for goal in values["goal"]:
+        for more in ({}, {"all": True}, {"format": "text"}, *({"changed_at": e} for e in values["as_of"])):
+            body = {"tuple": goal, **more}
+            look("POST /v1/explain", str(body), call("POST", "/v1/explain", json=body))
     return leaks

@@ -125,6 +125,29 @@ def test_an_epoch_that_is_not_kept(server: EmbeddedServer, client: redis.Redis, 
     assert sorted(stand.reasoner.facts("e")) == [(0,), (1,), (2,), (3,)]
 
 
+@pytest.mark.usefixtures("few_symbols")
+def test_values_of_every_type_come_back(server: EmbeddedServer, client: redis.Redis, database: str) -> None:
+    stand = Stand(client, database)
+    rows = [[1.5, True, "ä\n", -(2**63)], [-0.0, False, "", 2**63 - 1], [5e-324, True, "x" * 300, 0]]
+    of_all = [{"relation": "all", "tuples": rows}, {"relation": "go", "tuples": [[]], "weight": 3}]
+    stand.step(Transaction.parse(of_all, source="s"))
+    before = {name: sorted(stand.reasoner.weighted(name)) for name in ("all", "go")}
+    stand.step(Transaction.parse([], source="s", replaces="source"))
+    for i in range(8):
+        stand.step(Transaction.parse([{"relation": "all", "tuples": [[f"other {i} {j}"] for j in range(9)]}]))
+        stand.step(
+            Transaction.parse(
+                [{"relation": "all", "tuples": [[f"other {i} {j}"] for j in range(9)], "weight": -1}]
+            )
+        )
+    stand.step(Transaction.parse([{"relation": "all", "tuples": [["one column"]]}]))
+    result = stand.step(Transaction.parse(rollback=1))
+    assert isinstance(result, EpochResult), result
+    assert {name: sorted(stand.reasoner.weighted(name)) for name in before} == before
+    assert stand.reasoner.asserted_by("s", "go") == {(): 3}
+    assert {type(value) for row in stand.reasoner.facts("all") for value in row} == {float, bool, str, int}
+
+
 def test_a_damaged_epoch_refuses_the_rollback_and_nothing_else(
     server: EmbeddedServer, client: redis.Redis, database: str
 ) -> None:

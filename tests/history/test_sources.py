@@ -230,6 +230,34 @@ def test_typed_columns_of_an_import_count_for_a_source() -> None:
     assert reasoner.asserted_by("hr", "age") == {("b", 2): 1, ("c", 3): 1, ("d", 4): 1}
 
 
+def test_a_replacement_hides_nothing_that_is_wrong_with_an_earlier_transaction() -> None:
+    """It takes away what it does not name, so it does not share an epoch."""
+    reasoner = Reasoner()
+    rules = [{"rule": "loop(x) :- edge(x, x)."}]
+    commit(
+        reasoner,
+        rules=rules,
+        declarations=".decl loop(x: symbol) constraint",
+        facts=[fact("edge", ("a", "b"))],
+    )
+    commit(reasoner, facts=[fact("edge", ("a", "c"))], source="hr")
+    group = [
+        Transaction.parse([fact("edge", ("c", "c"))], source="hr"),
+        Transaction.parse([fact("edge", ("a", "d"))], source="hr", replaces="source"),
+    ]
+    assert reasoner.sharing(group) == 1
+    wrong, right = reasoner.commit(group).outcomes
+    assert isinstance(wrong, ZedlogError)
+    assert wrong.code == "constraint_violated"
+    assert isinstance(right, EpochResult)
+    assert reasoner.asserted_by("hr", "edge") == {("a", "d"): 1}
+    # Facts of sources share epochs as others do, also the first ones of a source.
+    assert (
+        reasoner.sharing([Transaction.parse([fact("edge", ("b", n))], source=n) for n in ("x", "y", "z")])
+        == 3
+    )
+
+
 def test_hidden_collections_have_no_names_that_people_can_use() -> None:
     reasoner = Reasoner()
     commit(reasoner, facts=[fact("edge", ("a", "b"))], source="hr")

@@ -123,6 +123,12 @@ def app_with_a_graph() -> tuple[Any, FakeClient]:
     return app, database
 
 
+@schemathesis.serializer("application/x-ndjson")
+def lines_of_json(context: Any, value: Any) -> bytes:
+    """Whatever is generated, as one line."""
+    return value if isinstance(value, bytes) else json.dumps(value).encode()
+
+
 APP, DATABASE = app_with_a_graph()
 SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", APP)
 
