@@ -9,6 +9,9 @@ from typing import Any
 from engine.storage.audits import Audit, LastAudit
 from service.principal import Principal
 
+_NOT_TOLD = "it could not be completed; the engine's log has the reason"
+"""A reason may name what a principal may not read."""
+
 
 def audit_document(audit: Audit, principal: Principal) -> dict[str, Any]:
     """An audit without the differences in relations that the principal may not read; `withheld` says how many of those
@@ -24,7 +27,7 @@ def audit_document(audit: Audit, principal: Principal) -> dict[str, Any]:
         "started": audit.started,
         "finished": audit.finished,
         "report": report,
-        "why": audit.why,
+        "why": audit.why if audit.why is None or principal.reads is None else _NOT_TOLD,
         "status_url": f"/v1/audits/{audit.id}",
     }
 
@@ -49,5 +52,11 @@ def _readable(report: Mapping[str, Any], principal: Principal) -> dict[str, Any]
 
 
 def last_documents(last: Mapping[str, LastAudit]) -> dict[str, Any]:
-    """The last audit that has ended, of each kind; null if there is none."""
-    return {kind: asdict(last[kind]) if kind in last else None for kind in ("full", "start")}
+    """The last audit that has ended, of each kind; null if there is none. Without the reason why it failed: anybody may
+    see this.
+    """
+    found = {kind: asdict(last[kind]) if kind in last else None for kind in ("full", "start")}
+    for one in found.values():
+        if one is not None:
+            del one["why"]
+    return found

@@ -515,7 +515,6 @@ class LastAudit(BaseModel):
     finished: float
     epoch: int | None
     differing: int | None
-    why: str | None
 
 
 class LastAudits(BaseModel):

@@ -225,7 +225,7 @@ def _print_audit(what: str, last: Json) -> None:
     if last["status"] == "passed":
         text = "no difference"
     elif last["status"] == "failed":
-        text = f"[yellow]could not be completed[/]: {escape(last['why'] or '')}"
+        text = f"[yellow]could not be completed[/]; 'zedlog audit {last['id']}' shows why"
     else:
         text = (
             f"[bold red]{counted(last['differing'], 'difference')}[/]; 'zedlog audit {last['id']}' shows them"

@@ -110,6 +110,23 @@ def test_an_audit_that_was_asked_for(server: EmbeddedServer, database: str, db: 
         assert (last["full"].id, last["full"].status, last["full"].differing) == (done.id, "passed", 0)
 
 
+def test_what_sources_assert_is_audited_too(server: EmbeddedServer, database: str, db: Database) -> None:
+    """Their collections are hidden from people, but not from an audit."""
+    with engine(server, database) as reasoners:
+        fill(db)
+        own = Transaction.parse([{"relation": "edge", "tuples": [("n1", "n9")], "weight": 1}], source="hr")
+        db.apply(own)
+        assert asked(db).status == "passed"
+        placement: Any = reasoners[-1].database.placement
+        arrays = placement.relations["edge (from hr)"].arrays
+        arrays.nodes["count"][arrays.heads["support"][0]] += 1
+        done = asked(db)
+    assert done.report is not None
+    (difference,) = done.report["differences"]
+    assert (difference["kind"], difference["relation"]) == ("weight", "edge (from hr)")
+    assert (difference["tuple"], difference["expected"], difference["found"]) == (["n1", "n9"], 1, 2)
+
+
 def test_damage_in_memory_is_told(
     server: EmbeddedServer, database: str, db: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
