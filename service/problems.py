@@ -227,8 +227,11 @@ def _hide_names(error: errors.UnknownRelationError, principal: Principal) -> Non
     names = error.detail.get("near", [])
     seen = list(filter(principal.may_read, names))
     if seen != names:
-        error.message = error.message.removesuffix(did_you_mean(names)) + did_you_mean(seen)
+        hidden, shown_ = did_you_mean(names), did_you_mean(seen)
+        error.message = error.message.replace(hidden, shown_)
         error.args, error.detail["near"] = (error.message,), seen
+        if "rendered" in error.detail:
+            error.detail["rendered"] = error.detail["rendered"].replace(hidden, shown_)
 
 
 def install(app: FastAPI) -> None:

@@ -27,7 +27,7 @@ class Http:
     def __init__(self, world: World) -> None:
         self.world = world
         transport = httpx.ASGITransport(create_app(world.settings, world.client))
-        self._client = httpx.AsyncClient(transport=transport, base_url="http://zedlog")
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
     def __call__(self, method: str, url: str, **options: Any) -> httpx.Response:
         return self.world.run(self._client.request(method, url, **options))
