@@ -122,7 +122,7 @@ class Writer(threading.Thread):
         for _ in range(self._random.randrange(4)):
             edge = [f"n{self._random.randrange(NODES)}", f"n{self._random.randrange(NODES)}"]
             facts.append(
-                {"relation": "edge", "tuples": [edge], "weight": self._random.choice((1, 1, 2, -1, -1))}
+                {"relation": "edge", "tuples": [edge], "weight": self._random.choice((1, 1, 1, 2, -1))}
             )
         if n % KEPT_PAIRS == 0:
             # Old pairs go, so that the database stays small; those that were refused were never there.
