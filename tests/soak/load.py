@@ -79,6 +79,8 @@ def send(http: httpx.Client, shared: Shared, body: dict[str, Any], key: str) -> 
                 return Done(told["transaction"], None, body)
             if answer.status_code not in (202, 503):
                 shared.tally.bad("unexpected answers", 1, f"{answer.status_code} {answer.text[:500]}")
+                if answer.status_code < 500:
+                    return Done("0-0", None, body)
         except (httpx.TransportError, json.JSONDecodeError):
             pass
         shared.tally.add("sent again")
