@@ -35,6 +35,8 @@ CONNECT_TIMEOUT = 5.0
 # Of one asynchronous client. More would only queue in the server, which does one command at a time.
 ASYNC_CONNECTIONS = 32
 
+_CLOSED = "the handler is closed"
+
 # Answers of a server that is there, but cannot serve now: starting, failing over, disk full, in a long
 # script.
 _TEMPORARY = (
@@ -107,3 +109,8 @@ def storage_errors() -> Iterator[None]:
         raise StorageUnavailableError(f"Redis failed: {error}") from error
     except OSError as error:
         raise StorageUnavailableError(f"Redis cannot be reached: {error}") from error
+    except RuntimeError as error:
+        # So uvloop says that the connection was closed between two of its steps.
+        if _CLOSED not in str(error):
+            raise
+        raise StorageUnavailableError("Redis cannot be reached: the connection was closed") from error
