@@ -103,7 +103,7 @@ def problems(*errors: type[ZedlogError]) -> Responses:
 
 
 def _response(status: int, errors: list[type[ZedlogError]]) -> dict[str, Any]:
-    examples = {e.code: {"summary": summary(e), "value": _example(e)} for e in errors}
+    examples = {e.code: {"$ref": f"#/components/examples/{e.code}"} for e in errors}
     response: dict[str, Any] = {
         "model": Problem,
         "description": "; ".join(f"`{e.code}`" for e in errors),
@@ -121,8 +121,10 @@ def summary(error: type[ZedlogError]) -> str:
     return " ".join((error.__doc__ or "").split("\n\n")[0].split())
 
 
-def _example(error: type[ZedlogError]) -> dict[str, Any]:
-    return document({"code": error.code, "message": summary(error)}, "/v1/...")
+def example(error: type[ZedlogError]) -> dict[str, Any]:
+    """A problem document, described once for all calls that may return it."""
+    value = document({"code": error.code, "message": summary(error)}, "/v1/...")
+    return {"summary": summary(error), "value": value}
 
 
 def json_body(model: type[BaseModel], examples: Mapping[str, Any]) -> dict[str, Any]:

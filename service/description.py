@@ -23,9 +23,9 @@ from service.access.errors import (
     UnauthorizedError,
 )
 from service.access.roles import KEY, PUBLIC
-from service.describe import problems
+from service.describe import example, problems
 from service.principal import ForbiddenError
-from service.problems import PROBLEM_JSON, STATUS
+from service.problems import PROBLEM_JSON, STATUS, error_classes
 from service.routes.tokens import TokenBody
 
 API_VERSION: Final = "1.0"
@@ -110,6 +110,9 @@ def _description(app: FastAPI) -> dict[str, Any]:
     for unused in ("HTTPValidationError", "ValidationError"):
         components.pop(unused, None)
     schema["components"]["schemas"] = dict(sorted(components.items()))
+    used = {code for operation in _operations(schema) for code in _codes(operation)}
+    errors = {error.code: error for error in error_classes()}
+    schema["components"]["examples"] = {code: example(errors[code]) for code in sorted(used)}
     schema["components"]["securitySchemes"] = {
         "token": {
             "type": "http",
@@ -124,6 +127,12 @@ def _description(app: FastAPI) -> dict[str, Any]:
 def _operations(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for methods in schema["paths"].values():
         yield from methods.values()
+
+
+def _codes(operation: dict[str, Any]) -> Iterator[str]:
+    """The codes of the problems that a call may return."""
+    for response in operation["responses"].values():
+        yield from response.get("content", {}).get(PROBLEM_JSON, {}).get("examples", ())
 
 
 def _tidy(operation: dict[str, Any]) -> None:
