@@ -17,7 +17,7 @@ demo: ## the dependency graph of this machine's Python packages, live; Ctrl-C en
 	@scripts/install
 	@exec $(BIN)/zedlog demo
 
-test: ## run the test suite: about ten minutes on two cores
+test: ## run the test suite: about a quarter of an hour on two cores
 	@scripts/test -n 2 --dist loadfile --no-loadscope-reorder
 
 test-all: ## the test suite with all that takes minutes: everything on Spark in every manner, over an hour

@@ -39,7 +39,9 @@ def audit(
 
     Examples:
 
-    - `zedlog audit --wait` - `zedlog audit --list` - `zedlog audit a1f0a2b3c4d5e6f70`
+    - `zedlog audit --wait`
+    - `zedlog audit --list`
+    - `zedlog audit a1f0a2b3c4d5e6f70`
     """
     if list_ and (id is not None or wait):
         raise typer.BadParameter("it lists the audits, and takes no id and no --wait", param_hint="--list")

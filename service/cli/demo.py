@@ -21,6 +21,7 @@ from service.cli.output import counted, note, out, show
 from service.cli.packages import installed
 from service.cli.serve import DEFAULT_PORT, Deployment, run
 from service.cli.story import Story
+from service.cli.trust_story import TrustStory
 
 
 def demo(
@@ -58,6 +59,7 @@ def demo(
         with ServiceClient(url) as client:
             story = Story(client, facts)
             story.tell()
+            TrustStory(url, story).tell()
             if not no_spark:
                 BulkStory(client, facts, folder / "import").tell()
         if exit:

@@ -93,8 +93,10 @@ def remove_rules(
 
     Examples:
 
-    - `zedlog rules remove 'tc(a, b) :- edge(a, b).'` - `zedlog rules remove r5f0c1d2e3a4b` - `zedlog rules remove
-    r5f0c` - `zedlog rules remove '.decl homeless(x: symbol) constraint'`
+    - `zedlog rules remove 'tc(a, b) :- edge(a, b).'`
+    - `zedlog rules remove r5f0c1d2e3a4b`
+    - `zedlog rules remove r5f0c`
+    - `zedlog rules remove '.decl homeless(x: symbol) constraint'`
     """
     texts = _texts(text, file)
     with ServiceClient(url) as client:

@@ -68,9 +68,12 @@ def explain(
 
     Examples:
 
-    - `zedlog explain 'tc("a", "d")'` - `zedlog explain 'tc("d", "a")' --why-not`: and what would make it hold -
-    `zedlog explain 'tc("a", "d")' --at 7` - `zedlog explain 'tc("a", "d")' --changed 7` - `zedlog explain 'tc("a",
-    "d")' --all` - `zedlog explain 'tc("a", "d")' --mermaid > proof.mmd`
+    - `zedlog explain 'tc("a", "d")'`
+    - `zedlog explain 'tc("d", "a")' --why-not`: and what would make it hold
+    - `zedlog explain 'tc("a", "d")' --at 7`
+    - `zedlog explain 'tc("a", "d")' --changed 7`
+    - `zedlog explain 'tc("a", "d")' --all`
+    - `zedlog explain 'tc("a", "d")' --mermaid > proof.mmd`
     """
     if sum((json, mermaid)) > 1:
         raise typer.BadParameter("give --json or --mermaid, not both", param_hint="--mermaid")

@@ -174,9 +174,11 @@ def load(
 
     Examples:
 
-    - `zedlog load edge edges.csv` - `zedlog load edge edges.tsv --header --types symbol,symbol` - `zedlog load edge
-    graph.txt --delimiter space --columns 1,2` - `zedlog load edge edges.csv --weight -1`: retract them again - `gzip
-    -dc edges.csv.gz | zedlog load edge -`
+    - `zedlog load edge edges.csv`
+    - `zedlog load edge edges.tsv --header --types symbol,symbol`
+    - `zedlog load edge graph.txt --delimiter space --columns 1,2`
+    - `zedlog load edge edges.csv --weight -1`: retract them again
+    - `gzip -dc edges.csv.gz | zedlog load edge -`
     """
     if weight == 0:
         raise typer.BadParameter("a weight of 0 changes nothing", param_hint="--weight")

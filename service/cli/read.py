@@ -39,8 +39,10 @@ def query(
 
     Examples:
 
-    - `zedlog query 'tc(x, "b")'` - `zedlog query 'tc("a", y)' --format csv > reached.csv` - `zedlog query 'tc(x, y)'
-    --format csv --types > tc.csv`: `zedlog load copy tc.csv --header` restores the types - `zedlog query 'edge(x, x)'`
+    - `zedlog query 'tc(x, "b")'`
+    - `zedlog query 'tc("a", y)' --format csv > reached.csv`
+    - `zedlog query 'tc(x, y)' --format csv --types > tc.csv`: `zedlog load copy tc.csv --header` restores the types
+    - `zedlog query 'edge(x, x)'`
     - `zedlog query 'tc("a", "c")'`: prints whether it holds
     """
     how = chosen(format)
@@ -136,7 +138,8 @@ def epochs(
 
     Examples:
 
-    - `zedlog epochs --limit 5` - `zedlog epochs --format ndjson`
+    - `zedlog epochs --limit 5`
+    - `zedlog epochs --format ndjson`
     """
     with ServiceClient(url) as client:
         answer = client.get("/v1/epochs", limit=limit)

@@ -34,13 +34,15 @@ SHOWN = 6
 
 
 class Story:
-    """One telling. `vulnerable` and `cut` are what the story chose, for readers who want to go on from there."""
+    """One telling. `vulnerable` and `cut` are what the story chose, for readers who want to go on from there;
+    `cut_epoch` is the epoch in which the dependency `cut` went."""
 
     def __init__(self, client: ServiceClient, facts: PackageFacts) -> None:
         self._client = client
         self._facts = facts
         self.vulnerable = ""
         self.cut: tuple[str, str] | None = None
+        self.cut_epoch = 0
 
     def tell(self) -> None:
         self.load_facts()
@@ -114,7 +116,7 @@ class Story:
             f"what if? {counted(len(candidates), 'dry run')} found the dependency whose loss helps most: "
             f"{package} no longer requires {dependency}"
         )
-        self._apply({"facts": [_change(self.cut, -1)]})
+        self.cut_epoch = self._apply({"facts": [_change(self.cut, -1)]})
 
     def _freed_without(self, edge: tuple[str, str]) -> int:
         answer = self._client.transaction({"facts": [_change(edge, -1)]}, dry_run=True)
@@ -129,8 +131,8 @@ class Story:
     def _heading(self, text: str) -> None:
         out.print(f"\n[bold cyan]{escape(text)}[/]")
 
-    def _apply(self, body: Json, *, rules: Sequence[str] = (), shown: int = SHOWN) -> None:
-        """Post one transaction and show what its epoch did."""
+    def _apply(self, body: Json, *, rules: Sequence[str] = (), shown: int = SHOWN) -> int:
+        """Post one transaction and show what its epoch did; returns the epoch."""
         for rule in rules:
             out.print(f"  [magenta]{escape(rule)}[/]")
         answer = self._client.transaction(body, delta=True)
@@ -141,6 +143,7 @@ class Story:
         )
         for relation, change in sorted(answer["delta"].items()):
             print_tuples(relation, change, shown)
+        return int(answer["epoch"])
 
 
 def _change(edge: tuple[str, str], weight: int) -> Json:

@@ -120,3 +120,13 @@ def test_a_url_and_a_group_alone_show_its_help(capsys: pytest.CaptureFixture[str
 def test_a_command_that_is_not_there_gets_a_near_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["statsu"]) == 2
     assert "No such command 'statsu'. Did you mean 'status'?" in capsys.readouterr().err
+
+
+def test_each_example_of_a_help_has_a_line_of_its_own() -> None:
+    examples = 0
+    for path in (ROOT / "service" / "cli").glob("*.py"):
+        for line in path.read_text().splitlines():
+            if line.startswith("    - `"):
+                examples += 1
+                assert "` - `" not in line, f"{path.name}: {line}"
+    assert examples > 50
