@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from engine.storage.embedded import EmbeddedServer
+from tests.embedded import client, database, server
 from tests.feeds.world import World
-from tests.storage.conftest import client, database, server
 
 __all__ = ["client", "database", "server"]
 
