@@ -67,6 +67,12 @@ class ExplainBody(Strict):
             description="How many ways to make an absent tuple hold are looked for, each tried by a dry run."
         ),
     ] = 3
+    origins: Annotated[
+        StrictBool,
+        Field(
+            description="Say of each fact since when it has been there, and which transactions brought it."
+        ),
+    ] = False
     changed_at: Annotated[Epoch, Field(description="Why did the tuple come or go at this epoch?")] | None = (
         None
     )

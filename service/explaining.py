@@ -30,6 +30,8 @@ from service.context import Service
 from service.cursor import Cursor, decode_cursor, encode_cursor, query_digest
 from service.explain_models import ExplainBody
 from service.goal import schema_of, select
+from service.history import Transactions
+from service.origins import Origins
 from service.principal import Principal
 from service.reading import page_limit, pin
 
@@ -149,7 +151,9 @@ async def _changed(
     for summary in await service.client.epochs(epoch + 1, 1):
         if summary.get("epoch") == epoch:
             document["committed"] = {
-                name: summary[name] for name in ("time", "transactions") if name in summary
+                "time": summary.get("time"),
+                "count": summary.get("transactions"),
+                "transactions": await Transactions(service.client, principal).of(epoch),
             }
     return document
 
@@ -157,7 +161,8 @@ async def _changed(
 def _explainer(service: Service, principal: Principal, snapshot: Snapshot, body: ExplainBody) -> Explainer:
     readable = None if principal.reads is None else {n for n in snapshot.schemas if principal.may_read(n)}
     allowance = service.settings.query_tuples
-    return Explainer(SnapshotSource(snapshot), readable, allowance, body.contributions)
+    origins = Origins(service.client, snapshot, principal, body.origins)
+    return Explainer(SnapshotSource(snapshot), readable, allowance, body.contributions, origins)
 
 
 class _Attempt:

@@ -24,6 +24,8 @@ LOOKED_AT = 20_000
 """Transactions that one answer looks at."""
 _EPOCHS = 32
 """Manifests that are read together."""
+_LOOKED_BACK = 1_000
+"""Epochs in which the beginning of facts is looked for."""
 _SHOWN = 20
 """Transactions that are shown of one epoch."""
 
@@ -159,6 +161,46 @@ async def since(
         if present > 0 and values in left:
             del left[values]
             found[values] = snapshot
+    return found, oldest
+
+
+async def asserted_since(
+    client: DatabaseClient, newest: Snapshot, facts: Iterable[tuple[str, Tuple]]
+) -> tuple[dict[tuple[str, Tuple], Snapshot], int]:
+    """For each of the facts, which are asserted now, the epoch since which it has been there as a fact without
+    interruption, if that is kept; and the oldest epoch that was looked at. One way back through the epochs for all of
+    them; of the changes only those of relations whose facts are still looked for are read.
+    """
+    left: dict[str, dict[Tuple, Snapshot | None]] = {}
+    for relation, values in facts:
+        left.setdefault(relation, {})[values] = None
+    found: dict[tuple[str, Tuple], Snapshot] = {}
+    oldest = newest.epoch
+    async for snapshot in epochs_back(client, newest):
+        for relation, waiting in list(left.items()):
+            if not snapshot.changed_count(relation):
+                continue
+            try:
+                changes = await snapshot.changes_among(relation, waiting.keys())
+            except EpochNotRetainedError:
+                # It went meanwhile, and so did all before it.
+                return found, oldest
+            for values, present, weight, _ in reversed(changes):
+                if values not in waiting:
+                    continue
+                if weight:
+                    waiting[values] = snapshot
+                if present > 0 or not weight:
+                    # Before this it was not there, or after this it was no fact: so the last change that left it a
+                    # fact is what made it one.
+                    began = waiting.pop(values)
+                    if began is not None:
+                        found[relation, values] = began
+            if not waiting:
+                del left[relation]
+        oldest = snapshot.epoch
+        if not left or newest.epoch - oldest >= _LOOKED_BACK:
+            break
     return found, oldest
 
 

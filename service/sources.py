@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from engine.data.sources import origin
 from engine.data.values import Tuple, Value
 from engine.storage.client import DatabaseClient
@@ -54,23 +56,32 @@ async def described(
 
 
 async def sources_of_tuples(
-    snapshot: Snapshot, relation: str, bound: Mapping[int, Value], tuples: Iterable[Tuple]
+    snapshot: Snapshot, relation: str, tuples: Iterable[Tuple]
 ) -> dict[Tuple, dict[str, int]]:
-    """The weights that sources give to tuples of a relation which have the bound values."""
-    wanted = set(tuples)
+    """The weights that sources give to tuples of a relation. One look-up for each source of the relation."""
+    names = {
+        name: found_in[1]
+        for name in snapshot.hidden
+        if (found_in := origin(name)) is not None and found_in[0] == relation
+    }
+    wanted = dict.fromkeys(tuples)
     found: dict[Tuple, dict[str, int]] = {}
+    if not names or not wanted:
+        return found
     whole = snapshot.with_hidden()
-    for name in snapshot.hidden:
-        place = origin(name)
-        if place is None or place[0] != relation:
-            continue
-        after = None
-        while True:
-            page = await whole.facts(name, bound, "asserted", 10_000, after)
-            for values, weight in zip(page.tuples, page.weights, strict=True):
-                if values in wanted:
-                    found.setdefault(values, {})[place[1]] = weight
-            after = page.next
-            if after is None:
-                break
+    schema = whole.schemas[relation]
+    codes: list[dict[Value, int | None]] = []
+    for place, values in enumerate(zip(*wanted, strict=True)):
+        codes.append({value: await whole.code(schema, place, value) for value in dict.fromkeys(values)})
+    by_codes = {tuple(known[v] for known, v in zip(codes, row, strict=True)): row for row in wanted}
+    among = {
+        place: np.array(sorted({code for code in known.values() if code is not None}), np.int64)
+        for place, known in enumerate(codes)
+    }
+    for name, source in names.items():
+        rows = await whole.rows(name, {}, "asserted", None, among)
+        for row, weight in zip(rows.codes.tolist(), rows.asserted.tolist(), strict=True):
+            values = by_codes.get(tuple(row))
+            if values is not None:
+                found.setdefault(values, {})[source] = weight
     return found

@@ -7,7 +7,7 @@ shown: a rule that reads one is not followed, and what rests on it alone is `wit
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,10 @@ from engine.explain.repair import Change, Limits, Repairs, Search
 from engine.explain.source import Source
 
 Json = dict[str, Any]
-Origins = Callable[[Sequence[tuple[str, list[Value]]]], Awaitable[Sequence[Mapping[str, Any]]]]
-"""For facts, what else is known of each: its source and transaction, say."""
+Fact = tuple[str, list[Value], bool]
+"""A relation, the values of a fact, and whether the tuple is there; a fact may only contribute to a fold."""
+Origins = Callable[[Sequence[Fact]], Awaitable[Sequence[Mapping[str, Any]]]]
+"""For facts, what else is known of each: its sources and transactions, say."""
 Try = Callable[[Sequence[tuple[str, list[Value], int]]], Awaitable[bool]]
 """Whether the tuple in question is there after these changes of facts: (relation, tuple, weight)."""
 ALLOWANCE = 5_000_000
@@ -85,7 +87,7 @@ class Explainer:
     async def why(self, key: Key, size: int = SIZE) -> Json:
         """The proof of a tuple that holds."""
         found = await document(await self._prover.prove(key, size), self._namer)
-        await self._add_origins(found["nodes"].values())
+        await self._add_origins(_facts(found["nodes"].values()))
         return {"holds": True, **found}
 
     async def alternatives(self, key: Key, start: int, limit: int) -> tuple[Json, int | None]:
@@ -98,13 +100,15 @@ class Explainer:
         for plan in filter(prover.may_show, plans):
             every = await prover.every(plan, key)
             ways += [(plan, every.take(slice(row, row + 1))) for row in await prover.in_order(plan, every)]
-        facts = [{"weight": node.weight}] if node.weight else []
+        facts: list[Json] = [{"weight": node.weight}] if node.weight else []
         first = max(start - len(facts), 0)
         last = max(start + limit - len(facts), 0)
         page = [await prover.derivation(plan, one) for plan, one in ways[first:last]]
         found = [*facts[start : start + limit], *await derivations(page, self._namer)]
         total = len(facts) + len(ways)
         await self._namer.know(self._namer.terms_of(key))
+        fact = key[0], self._values(key), True
+        await self._add_origins([(one, fact) for one in facts[start : start + limit]])
         document = {
             "holds": True,
             "root": self._namer.id(key),
@@ -157,12 +161,13 @@ class Explainer:
             for weight, key in changes
         ]
 
-    async def _add_origins(self, nodes: Iterable[Json]) -> None:
-        facts = [node for node in nodes if node["kind"] == "fact"]
-        if self._origins is not None and facts:
-            known = await self._origins([(node["relation"], node["tuple"]) for node in facts])
-            for node, more in zip(facts, known, strict=True):
-                node.update(more)
+    async def _add_origins(self, facts: Iterable[tuple[Json, Fact]]) -> None:
+        """Add what is known of facts to the places that tell their weights."""
+        told = list(facts)
+        if self._origins is not None and told:
+            known = await self._origins([fact for _, fact in told])
+            for (place, _), more in zip(told, known, strict=True):
+                place.update(more)
 
     # ---- what two states have in common
 
@@ -191,3 +196,18 @@ class Explainer:
     def rules(self) -> set[str]:
         """The ids of the rules."""
         return {plan.id for plans in self.program.plans.values() for plan in plans}
+
+
+def _facts(nodes: Iterable[Json]) -> Iterator[tuple[Json, Fact]]:
+    """The places of a proof that tell the weight of a fact: a node, or a contribution to the fold of one, which differs
+    from it in the folded column."""
+    for node in nodes:
+        relation, values = node["relation"], node["tuple"]
+        if "weight" in node:
+            yield node, (relation, values, True)
+        for folded in node.get("folds", ()):
+            for one in folded["contributions"]:
+                if "weight" in one:
+                    column = folded["column"]
+                    row = [*values[:column], one["value"], *values[column + 1 :]]
+                    yield one, (relation, row, row == values)

@@ -294,8 +294,7 @@ def _node_lines(nodes: Json, id_: str, depth: int, seen: set[str], made: list[Li
     seen.add(id_)
     if kind == "fact":
         weight = "" if node["weight"] == 1 else f", weight {node['weight']}"
-        by = "".join(f", {name} {node[name]}" for name in ("source", "transaction") if name in node)
-        made.append(Line(depth, f"{id_}  (fact{weight}{by})", kind))
+        made.append(Line(depth, f"{id_}  (fact{weight}{origin_text(node)})", kind))
     elif kind == "holds":
         made.append(Line(depth, id_, kind))
     elif kind == "rule":
@@ -307,6 +306,32 @@ def _node_lines(nodes: Json, id_: str, depth: int, seen: set[str], made: list[Li
         made.append(Line(depth, id_ if remark is None else f"{id_}  ({remark})", kind))
     for folded in node.get("folds", ()):
         _fold_lines(nodes, folded, depth + 1, seen, made)
+
+
+def origin_text(fact: Json) -> str:
+    """What is known of where a fact comes from, to be put after what else is said of it; nothing if that is nothing."""
+    text = ""
+    if fact.get("sources"):
+        weights = [
+            f"{name}{'' if weight == 1 else f' ({weight})'}" for name, weight in fact["sources"].items()
+        ]
+        text += f", from {', '.join(weights)}"
+    since = fact.get("since")
+    if since is not None and not since["exact"]:
+        text += f", since epoch {since['epoch']} or before"
+    elif since is not None:
+        text += f", since epoch {since['epoch']}"
+        text += "".join(f", {transaction_text(one)}" for one in since["transactions"] or ())
+    return text
+
+
+def transaction_text(told: Json) -> str:
+    """A transaction with who asked for it, and why."""
+    text = f"transaction {told['transaction']}"
+    for name, word in (("author", "by"), ("source", "for")):
+        if told[name] is not None:
+            text += f" {word} {told[name]}"
+    return text if told["message"] is None else f"{text}: {shown_value(told['message'])}"
 
 
 def step_lines(nodes: Json, steps: Iterable[Json], depth: int, seen: set[str], made: list[Line]) -> None:
@@ -338,7 +363,7 @@ def _fold_lines(nodes: Json, folded: Json, depth: int, seen: set[str], made: lis
     for number, each in enumerate(folded["contributions"]):
         value = f"{shown_value(each['value'])}  " if "value" in each else ""
         if "weight" in each:
-            made.append(Line(depth + 1, f"{value}(fact, weight {each['weight']})", "rule"))
+            made.append(Line(depth + 1, f"{value}(fact, weight {each['weight']}{origin_text(each)})", "rule"))
             continue
         by = f"by {each['rule']}: {each['text']}" if "rule" in each else ""
         where = ", ".join(f"{name} = {shown_value(v)}" for name, v in each["substitution"].items())
@@ -371,6 +396,8 @@ def as_mermaid(found: Json) -> str:
         extra = {"fact": "fact", "rule": "", "fold": "", "open": "not followed"}.get(kind, kind)
         if node.get("derivation"):
             extra = node["derivation"]["rule"]
+        if "weight" in node:
+            extra = f"{extra}{origin_text(node)}".removeprefix(", ")
         label = f"{id_}<br/>{extra}" if extra else id_
         made.append(f'  {number}{shape[0]}"{_escaped(label)}"{shape[1]}')
         steps = list(node["derivation"]["steps"]) if "derivation" in node else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.explain.rendering import Line, lines, shown_value, step_lines
+from engine.explain.rendering import Line, lines, origin_text, shown_value, step_lines, transaction_text
 from engine.explain.rendering_absence import absence_lines
 
 Json = dict[str, Any]
@@ -34,7 +34,7 @@ def _alternatives(found: Json) -> Iterator[Line]:
     yield Line(0, f"{found['root']}  ({count} way{'' if count == 1 else 's'} to derive it)", "rule")
     for one in found["derivations"]:
         if "weight" in one:
-            yield Line(1, f"fact, weight {one['weight']}", "fact")
+            yield Line(1, f"fact, weight {one['weight']}{origin_text(one)}", "fact")
             continue
         where = ", ".join(f"{name} = {shown_value(value)}" for name, value in one["substitution"].items())
         yield Line(1, f"by {one['rule']}: {one['text']}{' where ' if where else ''}{where}", "rule")
@@ -54,6 +54,13 @@ def _change(found: Json) -> Iterator[Line]:
     else:
         yield Line(0, f"{found['root']} at epoch {found['epoch']}", "change")
         yield Line(1, f"what was before is unknown: {found['before_unknown']}", "more")
+    committed = found.get("committed", {})
+    told = committed.get("transactions")
+    for one in told or ():
+        yield Line(1, f"committed by {transaction_text(one)}", "cause")
+    if committed and not told:
+        why = "are no longer kept" if told is None else "are not yours to read"
+        yield Line(1, f"the transactions of this epoch {why}", "more")
     for cause in found.get("causes", ()):
         if cause["kind"] == "fact":
             yield Line(1, f"{cause['change']}: fact {cause['fact']}", "cause")

@@ -149,12 +149,14 @@ class ObjectReader:
     async def changes(
         self, segment: Segment, wanted: Mapping[int, npt.NDArray[np.int64]], blocks: int
     ) -> AsyncIterator[tuple[Rows, Present | None]]:
-        """The blocks of an epoch's change, in order, with `present`; those which may have the code that is `wanted` of
-        some columns; `blocks` of them are read at a time. Not cached: each is read once by a feed."""
+        """The blocks of an epoch's change, in order, with `present`; those which may have one of the codes that are
+        `wanted` of some columns, ascending; `blocks` of them are read at a time. Not cached: each is read once by a
+        feed."""
         index = (await self.indexes([segment]))[0]
         may = np.ones(len(index), np.bool_)
         for column, codes in wanted.items():
-            may &= (index.low[:, column] <= codes[0]) & (codes[0] <= index.high[:, column])
+            first = np.searchsorted(codes, index.low[:, column])
+            may &= first < np.searchsorted(codes, index.high[:, column], side="right")
         ids = [name for name, there in zip(index.ids, may.tolist(), strict=True) if there]
         for start in range(0, len(ids), blocks):
             for data in await self.fetch(ids[start : start + blocks]):

@@ -8,7 +8,8 @@ block raises EpochNotRetainedError.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -325,14 +326,26 @@ class Snapshot:
         Raises:
             EpochNotRetainedError, StorageUnavailableError: as for `facts`.
         """
+        return await self._changes_among(relation, {place: (value,) for place, value in bound.items()})
+
+    async def changes_among(
+        self, relation: str, tuples: Collection[Tuple]
+    ) -> list[tuple[Tuple, int, int, bool]]:
+        """The same of these tuples, which are of one length. Costs a look-up for each of their symbols."""
+        columns = dict(enumerate(map(set, zip(*tuples, strict=True))))
+        return [change for change in await self._changes_among(relation, columns) if change[0] in tuples]
+
+    async def _changes_among(
+        self, relation: str, columns: Mapping[int, Collection[Value]]
+    ) -> list[tuple[Tuple, int, int, bool]]:
         changed: list[tuple[Tuple, int, int, bool]] = []
-        async for schema, rows, present in self._changed(relation, bound):
+        async for schema, rows, present in self._changed(relation, columns):
             about = present.tolist(), rows.asserted.tolist(), rows.derived.tolist()
             changed += zip(await self.decode(rows.codes, schema.columns), *about, strict=True)
         return changed
 
     async def _changed(
-        self, relation: str, bound: Mapping[int, Value]
+        self, relation: str, columns: Mapping[int, Collection[Value]]
     ) -> AsyncIterator[tuple[Schema, Rows, Present]]:
         for key in (replaced(relation), relation):
             segment = self._manifest.changes.get(key)
@@ -340,7 +353,7 @@ class Snapshot:
             if segment is None or schema is None:
                 continue
             try:
-                wanted = await self._comparable(schema, bound)
+                wanted = await self._comparable(schema, columns)
                 if wanted is None:
                     continue
                 async for rows, present in self._reader.changes(segment, wanted, _BLOCKS_AT_ONCE):
@@ -350,7 +363,7 @@ class Snapshot:
                         )
                     seen = np.ones(len(rows), np.bool_)
                     for column, codes in wanted.items():
-                        seen &= rows.codes[:, column] == codes[0]
+                        seen &= np.isin(rows.codes[:, column], codes)
                     yield schema, rows.where(seen), present[seen]
             except CorruptSnapshotError as error:
                 raise await self._removed_or(error) from error
@@ -382,12 +395,23 @@ class Snapshot:
             raise await self._removed_or(error) from error
         return found
 
-    async def _comparable(self, schema: Schema, bound: Mapping[int, Value]) -> dict[int, Codes] | None:
-        """As `_wanted`; None also if the relation had other columns in this epoch, or columns of other types."""
-        try:
-            return await self._wanted(schema, bound, {})
-        except (TypeMismatchError, UnknownColumnError):
-            return None
+    async def _comparable(
+        self, schema: Schema, columns: Mapping[int, Collection[Value]]
+    ) -> dict[int, Codes] | None:
+        """The codes of these values of columns; None if no tuple can have them, also because the relation had other
+        columns in this epoch, or columns of other types."""
+        comparable: dict[int, Codes] = {}
+        for place, values in columns.items():
+            found: set[int] = set()
+            for value in values:
+                with suppress(TypeMismatchError, UnknownColumnError):
+                    wanted = await self._wanted(schema, {place: value}, {})
+                    if wanted is not None:
+                        found.add(int(wanted[place][0]))
+            if not found:
+                return None
+            comparable[place] = np.array(sorted(found), np.int64)
+        return comparable
 
     def _schema(self, relation: str) -> Schema:
         schema = self.schemas.get(relation)

@@ -54,6 +54,13 @@ def explain(
         typer.Option(min=0, metavar="EPOCH", help="Why did the tuple come or go at this epoch?"),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="List all ways to derive the tuple.")] = False,
+    origins: Annotated[
+        bool,
+        typer.Option(
+            "--origins",
+            help="Say of each fact since when it has been there, and which transactions brought it.",
+        ),
+    ] = False,
     size: Annotated[
         int, typer.Option(min=1, max=5_000, help="The most tuples that the proof follows.")
     ] = 200,
@@ -73,6 +80,7 @@ def explain(
     - `zedlog explain 'tc("a", "d")' --at 7`
     - `zedlog explain 'tc("a", "d")' --changed 7`
     - `zedlog explain 'tc("a", "d")' --all`
+    - `zedlog explain 'tc("a", "d")' --origins`
     - `zedlog explain 'tc("a", "d")' --mermaid > proof.mmd`
     """
     if sum((json, mermaid)) > 1:
@@ -82,6 +90,7 @@ def explain(
             "--changed compares two epochs; leave out --at and --all", param_hint="--changed"
         )
     body: Json = {"tuple": tuple_, "size": size, "repairs": repairs if why_not else 0}
+    body |= {"origins": True} if origins else {}
     body |= {"as_of": at} if at is not None else {}
     body |= {"changed_at": changed} if changed is not None else {}
     with ServiceClient(url) as client:

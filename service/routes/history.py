@@ -245,7 +245,7 @@ async def get_fact_blame(
         more = page.next is not None
         transactions = Transactions(client, principal)
         epochs, oldest = await since(client, snapshot, relation, bound, page.tuples)
-        by_source = await sources_of_tuples(snapshot, relation, bound, page.tuples)
+        by_source = await sources_of_tuples(snapshot, relation, page.tuples)
         for values, weight, derived in zip(page.tuples, page.weights, page.derived, strict=True):
             at = epochs.get(values)
             blamed.append(

@@ -123,7 +123,9 @@ def test_repairs_are_tried_and_work_and_a_change_is_told(http: httpx.Client) -> 
     assert [(cause["kind"], cause["fact"]) for cause in told["causes"]] == [
         ("fact", before["repairs"][0][0]["fact"])
     ]
-    assert told["committed"]["transactions"] == 1
+    assert told["committed"]["count"] == 1
+    (transaction,) = told["committed"]["transactions"]
+    assert transaction["author"] is transaction["message"] is transaction["source"] is None
     assert not told["before"]["holds"]
     assert told["after"]["nodes"] == ask(http, tuple='tc("d", "a")', as_of=epoch)["nodes"]
     # The epoch before is as it was, and there no dry run can be made.

@@ -13,7 +13,7 @@ from engine.data.transaction import Transaction
 from engine.storage.client import DatabaseClient
 from engine.storage.embedded import EmbeddedServer
 from engine.storage.retention import Retention
-from service.history import events, since
+from service.history import asserted_since, events, since
 from service.sources import sources_of, sources_of_tuples
 from tests.history.stand import Stand, State, state_of
 from tests.history.test_rollback import transactions
@@ -91,6 +91,19 @@ def test_history_is_the_difference_of_the_epochs(
                 assert (began[row].epoch if row in began else None) == (
                     stretch if stretch >= oldest else None
                 )
+            facts = [(relation, row) for row, (weight, _) in now.items() if weight]
+            asserted, _ = await asserted_since(reader, newest, facts)
+            for fact in facts:
+                stretch = newest.epoch
+                while (
+                    stretch >= oldest
+                    and states[stretch - 1]["facts"].get(relation, {}).get(fact[1], (0, False))[0]
+                    and _same_types(states, stretch - 1, newest.epoch, relation)
+                ):
+                    stretch -= 1
+                assert (asserted[fact].epoch if fact in asserted else None) == (
+                    stretch if stretch >= oldest else None
+                )
         await reader.close()
 
     asyncio.run(test())
@@ -111,7 +124,7 @@ def test_who_asserts_what(server: EmbeddedServer, client: redis.Redis, database:
         reader = DatabaseClient.connect(server.url, database)
         snapshot = await reader.snapshot()
         assert sources_of(snapshot) == {"crm": {"edge": 2}, "hr": {"edge": 2}}
-        found = await sources_of_tuples(snapshot, "edge", {0: "a"}, [("a", "b")])
+        found = await sources_of_tuples(snapshot, "edge", [("a", "b")])
         assert found == {("a", "b"): {"crm": 1, "hr": 1}}
         assert list(snapshot.schemas) == ["edge"]
         assert snapshot.changed == ("edge",)
