@@ -99,6 +99,20 @@ def principal_of(request: Request) -> Principal:
     return found
 
 
+async def still(request: Request, principal: Principal) -> None:
+    """Ask again who makes the request, which has lasted for a while.
+
+    Raises:
+        ZedlogError: it is no longer `principal`: the token was revoked, has expired, or has other rights now.
+    """
+    identify = request.scope.get("zedlog.identify")
+    if identify is not None and await identify() != principal:
+        raise ForbiddenError(
+            f"the rights of {shown(principal.name)} have changed; come back with the last position",
+            principal=principal.name,
+        )
+
+
 def _refuse(name: str, what: str, relations: list[str]) -> None:
     if relations:
         names = sorted(set(relations))

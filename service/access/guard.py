@@ -21,6 +21,7 @@ import secrets
 import socket
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -121,6 +122,7 @@ class Guard:
                 principal = scope["zedlog.principal"] = await self._identify(
                     scope, headers.get(b"authorization")
                 )
+                scope["zedlog.identify"] = partial(self._identify, scope, headers.get(b"authorization"))
                 self._limits.take(principal)
                 role = self._decisions.of(scope["method"], get_route_path(scope))
                 if role is not None and role != PUBLIC:

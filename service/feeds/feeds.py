@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from engine.database.query import prepare
 from engine.errors import (
+    ChangeTooLargeError,
     EngineUnavailableError,
     EpochNotRetainedError,
     GapError,
@@ -200,11 +201,14 @@ class Feeds:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """state: begin with it. follow: go on when the newest epoch has been reached."""
+    """state: begin with it. follow: go on when the newest epoch has been reached. rows: the most tuples of an event, or
+    of the state; None: as many as the service allows. still: raises if the listener may no longer listen."""
 
     state: bool
     follow: bool
     heartbeat: float
+    rows: int | None = None
+    still: Callable[[], Awaitable[None]] | None = None
 
 
 class Listener:
@@ -243,7 +247,16 @@ class Listener:
     async def events(self) -> AsyncIterator[Event]:
         """What is to be sent, one after the other."""
         try:
+            state = 0
             async for event in self._events():
+                state = state + event.tuples if event.name == "snapshot" else 0
+                try:
+                    await self._check(state or event.tuples)
+                except ZedlogError:
+                    if event.name == "change":
+                        # It is not sent, so it comes after the position.
+                        self.epoch -= 1
+                    raise
                 self._count(event)
                 yield event
         except ZedlogError as error:
@@ -352,6 +365,18 @@ class Listener:
             token=newest.token,
         )
 
+    async def _check(self, tuples: int) -> None:
+        """Raise ZedlogError if the listener may no longer listen, or may not be sent so many tuples at once."""
+        if self._options.still is not None:
+            await self._options.still()
+        most = self._options.rows
+        if most is not None and tuples > most:
+            raise ChangeTooLargeError(
+                f"the feed would deliver {tuples:,} tuples at once, and its token is limited to {most:,}; follow fewer "
+                "of them, by columns that are bound",
+                limit=most,
+            )
+
     def _place(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "token": self.token}
 
@@ -361,7 +386,8 @@ class Listener:
     def _problem(self, error: ZedlogError) -> Event:
         problem = document(error.problem(), "/v1/changes")
         name = "gap" if isinstance(error, GapError) else "problem"
-        return Event(name, {**problem, "position": self._place()})
+        # Half of a state is no position.
+        return Event(name, {**problem, "position": None if self._state is not None else self._place()})
 
     def _count(self, event: Event) -> None:
         metrics = self._feeds.metrics

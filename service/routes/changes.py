@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -32,7 +33,7 @@ from service.feeds.request import About, about, position
 from service.feeds.response import FeedResponse
 from service.formats import answers_with, negotiate
 from service.parameters import own_parameters
-from service.principal import ForbiddenError, principal_of
+from service.principal import ForbiddenError, principal_of, still
 from service.problems import InvalidParameterError
 from service.routes.relations import COLUMN_PARAMETERS
 from service.settings import LEAST_HEARTBEAT, MOST_HEARTBEAT
@@ -153,10 +154,17 @@ async def stream(
     """The feed. start: the position after which it begins, as text from the request, or an epoch."""
     service = service_of(request)
     kind = negotiate(request, FEED_TYPES)
-    principal_of(request).check_read(wanted.reads)
+    principal = principal_of(request)
+    principal.check_read(wanted.reads)
     after = start if not isinstance(start, str) else position(start, await service.client.incarnation())
     settings = service.settings
-    options = Options(state, follow, heartbeat if heartbeat is not None else settings.feed_heartbeat)
+    options = Options(
+        state,
+        follow,
+        heartbeat if heartbeat is not None else settings.feed_heartbeat,
+        principal.rows,
+        partial(still, request, principal),
+    )
     listener = await until_gone(request, service.feeds.listen(wanted, after, options))
     return FeedResponse(listener, kind, settings.feed_send_timeout, service.feeds.metrics.cut_off)
 

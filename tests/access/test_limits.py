@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from fastapi import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from engine.errors import BodyTooLargeError
-from service.access.errors import RateLimitedError
+from service.access.errors import RateLimitedError, UnauthorizedError
 from service.access.limits import RateLimits
-from service.principal import LOCAL, Principal
+from service.access.tokens import revoke
+from service.principal import LOCAL, Principal, principal_of, still
 from tests.access.conftest import Guarded, Start
 from tests.service.conftest import GRAPH, problem
 
@@ -118,3 +122,22 @@ def test_an_answer_has_as_many_rows_as_the_token_may_have(guarded: Guarded) -> N
     assert guarded.call("few", "POST", "/v1/facts?return=delta", json=one).json()["delta"]["other"][
         "inserted"
     ] == [["x"]]
+
+
+def test_a_request_that_lasts_asks_again_who_makes_it(guarded: Guarded) -> None:
+    """As a feed does before each event: to a token that is revoked, nothing more is sent."""
+    asked: list[str] = []
+
+    async def ask(request: Request) -> PlainTextResponse:
+        principal = principal_of(request)
+        await still(request, principal)
+        asked.append(principal.name)
+        await revoke(guarded.database.tokens, "reader")
+        guarded.app.state.service.tokens.forget()
+        with pytest.raises(UnauthorizedError):
+            await still(request, principal)
+        return PlainTextResponse("done")
+
+    guarded.app.router.routes.insert(0, Route("/v1/relations", ask))
+    assert guarded.call("reader", "GET", "/v1/relations").text == "done"
+    assert asked == ["reader"]

@@ -18,6 +18,7 @@ from engine.errors import (
     ZedlogError,
 )
 from engine.storage.retention import Retention
+from service.access.errors import UnauthorizedError
 from service.feeds.events import Event
 from service.feeds.feeds import Listener, Options
 from service.feeds.queries import QuerySource
@@ -379,3 +380,37 @@ def test_symbols_that_nothing_has_any_more_are_forgotten(
         return held
 
     assert world.run(churn()) < 30
+
+
+def test_a_token_s_limit_of_rows_holds_for_the_state_and_for_each_event(world: World) -> None:
+    world.edges(("a", "b"), ("b", "c"))
+    world.edges(("c", "d"), ("d", "e"), ("e", "f"))
+    assert names(world.listen(EDGE, 0, rows=3)) == ["progress", "change", "change", "end"]
+    events = world.listen(EDGE, 0, rows=2)
+    assert names(events) == ["progress", "change", "problem"]
+    assert (events[-1].data["code"], events[-1].data["limit"]) == ("change_too_large", 2)
+    # What was not sent comes after the position.
+    assert events[-1].data["position"]["epoch"] == 1
+    (refused,) = world.listen(EDGE, None, state=True, rows=4)
+    assert (refused.name, refused.data["code"], refused.data["position"]) == (
+        "problem",
+        "change_too_large",
+        None,
+    )
+    assert names(world.listen(EDGE, None, state=True, rows=5)) == ["snapshot", "end"]
+
+
+def test_nothing_is_sent_to_whoever_may_no_longer_listen(world: World) -> None:
+    world.edges(("a", "b"))
+    world.edges(("b", "c"))
+    asked = 0
+
+    async def revoked() -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 2:
+            raise UnauthorizedError("the token is not known here")
+
+    events = world.listen(EDGE, 0, still=revoked)
+    assert names(events) == ["progress", "change", "problem"]
+    assert (events[-1].data["code"], events[-1].data["position"]["epoch"]) == ("unauthorized", 1)
