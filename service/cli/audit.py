@@ -31,11 +31,11 @@ def audit(
     limit: Annotated[int, typer.Option(min=1, max=100, help="With --list: at most this many.")] = 20,
     url: options.Url = options.URL,
 ) -> None:
-    """Audit the database: everything is derived again from facts and rules, and compared with what the engine holds and
-    with the snapshot in Redis, whose blocks are verified. Exit status 1 if there is a difference, or if the audit could
-    not be completed.
+    """Audit the database: derive everything again, compare it, and verify the snapshot.
 
-    The engine does it in a process of low priority, and goes on meanwhile.
+    What follows from facts and rules is compared with what the engine holds and with the snapshot in Redis, whose
+    blocks are verified. The engine does it in a process of low priority, and goes on meanwhile. Exit status 1 if there
+    is a difference, or if the audit could not be completed.
 
     Examples:
 
