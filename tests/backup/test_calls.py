@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.middleware import Middleware
 
 from engine.backup.reading import opened
 from service.app import create_app
@@ -18,7 +19,7 @@ from tests.service.fake import FakeClient
 
 
 class As:
-    """An app that is called by somebody."""
+    """A middleware: what is inside is called by somebody."""
 
     def __init__(self, app: Any, principal: Principal) -> None:
         self._app, self._principal = app, principal
@@ -30,7 +31,10 @@ class As:
 
 def http(folder: Path, principal: Principal | None = None) -> Http:
     app = create_app(Settings(batch_dir=folder, max_upload_bytes=1_000), FakeClient())  # type: ignore[arg-type]
-    return Http(app if principal is None else As(app, principal))
+    if principal is not None:
+        # Inside of the guard, which has let somebody else in.
+        app.user_middleware.append(Middleware(As, principal))
+    return Http(app)
 
 
 def test_a_backup_over_http(tmp_path: Path) -> None:
