@@ -122,6 +122,15 @@ def test_a_backup_beside_writers_is_one_epoch_exactly(origin: LiveSystem, tmp_pa
         }
         # Those who wrote it can be told what to take back, as before.
         with other.client() as http:
+            # No client may send facts under the names that sources have inside.
+            inside = {"relation": "edge (from hr)", "tuples": [["a", "b"]]}
+            for call, body in (
+                ("facts", inside),
+                ("transactions", {"facts": [{**inside, "weight": -1}], "source": "hr"}),
+                ("imports", {"path": "x.csv", "relation": inside["relation"]}),
+            ):
+                refusal = http.post(f"/v1/{call}", json=body)
+                assert (refusal.status_code, refusal.json()["code"]) == (400, "invalid_request"), refusal.text
             taken = http.delete("/v1/sources/hr")
             assert taken.status_code == 200, taken.text
             assert [one["source"] for one in http.get("/v1/sources").json()["sources"]] == ["it"]
