@@ -19,7 +19,7 @@ from tests.service.fake import FakeClient
 
 
 class As:
-    """A middleware: what is inside is called by somebody."""
+    """What is behind the guard, called by somebody whom it would not let in."""
 
     def __init__(self, app: Any, principal: Principal) -> None:
         self._app, self._principal = app, principal
@@ -32,8 +32,7 @@ class As:
 def http(folder: Path, principal: Principal | None = None) -> Http:
     app = create_app(Settings(batch_dir=folder, max_upload_bytes=1_000), FakeClient())  # type: ignore[arg-type]
     if principal is not None:
-        # Inside of the guard, which has let somebody else in.
-        app.user_middleware.append(Middleware(As, principal))
+        app.user_middleware.append(Middleware(As, principal=principal))
     return Http(app)
 
 
