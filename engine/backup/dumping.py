@@ -139,6 +139,8 @@ def _remarks(backup: Backup) -> list[str]:
         "some facts were asserted more than once; here each stands once (a backup keeps the weights)": any(
             one.file and _weighs(backup, one) for one in visible
         ),
+        "which sources assert which facts is not expressed; here the facts count for no source (a backup keeps the "
+        "sources)": len(visible) < len(backup.manifest.collections),
     }
     return [remark for remark, applies in found.items() if applies]
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import orjson
 
+from engine.data.sources import origin
 from engine.language.schema import Column, ColumnType, Schema
 
 FORMAT: Final = 1
@@ -65,6 +66,12 @@ class Collection:
     @property
     def name(self) -> str:
         return self.schema.relation
+
+    @property
+    def place(self) -> dict[str, str]:
+        """The relation and, of a hidden collection, the source."""
+        found = origin(self.name) if self.hidden else None
+        return {"relation": self.name} if found is None else {"relation": found[0], "source": found[1]}
 
     @property
     def types(self) -> list[ColumnType]:
@@ -144,6 +151,8 @@ def _collection_json(one: Collection) -> dict[str, Any]:
     return {
         "name": one.name,
         "hidden": one.hidden,
+        # For those who read it without us; the name says the same.
+        **(one.place if one.hidden else {}),
         "declared": one.schema.declared,
         "columns": [{"name": c.name, "type": c.type and c.type.value} for c in one.schema.columns],
         "tuples": dict(one.tuples),
@@ -180,17 +189,16 @@ def told_digest(text: bytes) -> str | None:
 def differences(
     expected: Sequence[Collection], found: Mapping[str, tuple[Mapping[str, int], str | None]]
 ) -> list[dict[str, Any]]:
-    """Where a database differs from what a backup says: for each relation that does, both numbers of tuples, and both
-    digests where the two have one. `found`: (tuples, digest) by relation."""
+    """Where a database differs from what a backup says: for each relation that does, and for each that a source asserts
+    facts of (with the source), both numbers of tuples, and both digests where the two have one. `found`: (tuples,
+    digest) by name."""
     differing = []
     for one in expected:
-        if one.hidden:
-            continue
         tuples, digest = found.get(one.name, ({}, None))
         same_digest = one.digest is None or digest is None or one.digest == digest
         now = {name: tuples.get(name, 0) for name in one.tuples}
         if now != dict(one.tuples) or not same_digest:
-            entry = {"relation": one.name, "backup": dict(one.tuples), "now": now}
+            entry = {**one.place, "backup": dict(one.tuples), "now": now}
             differing.append(entry if same_digest else {**entry, "digests": [one.digest, digest]})
     return differing
 
@@ -208,7 +216,8 @@ The file is a plain zip, and everything in it can be read with common tools:
   facts/NAME.parquet    the facts of one relation, as Apache Parquet. The last column is the weight: how many times the
                         fact was asserted. The others are the relation's columns, in order: symbol = UTF-8 string,
                         number = 64-bit integer, float = 64-bit IEEE number, bool
-  sources/NAME.parquet  of these facts, what one named source asserts; which one is said by "name" in manifest.json
+  sources/NAME.parquet  of these facts, what one named source asserts of one relation; "source" and "relation" in
+                        manifest.json say which. They are among the facts of facts/ already
 
 Tuples that rules derive are not in it: they follow from facts and rules. manifest.json says how many there were.
 

@@ -13,6 +13,7 @@ import io
 import time
 import zipfile
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 from engine.backup import form
 from engine.backup.form import BackupManifest, Collection, Member
 from engine.data.facts import ARROW_TYPES
+from engine.data.sources import is_hidden, relation_of
 from engine.storage.snapshot import Page, Position, Snapshot
 
 PAGE_ROWS = 65_536
@@ -36,17 +38,20 @@ async def backup(snapshot: Snapshot, database: str) -> AsyncIterator[bytes]:
     Raises:
         EpochNotRetainedError: the epoch was removed meanwhile. StorageUnavailableError: Redis cannot be reached.
     """
+    whole = snapshot.with_hidden()
     written = time.time()
     archive = _Archive(written)
     collections: list[Collection] = []
-    for number, (name, hidden) in enumerate(_names(snapshot)):
-        schema, counts = snapshot.schemas[name], snapshot.counts(name)
+    for number, (name, hidden) in enumerate(_names(whole)):
+        # What a source asserts has the columns of its relation, but not their names.
+        columns = whole.schemas[relation_of(name)].columns
+        schema, counts = replace(whole.schemas[name], columns=columns), whole.counts(name)
         file = form.member_of(name, number, hidden=hidden) if counts.asserted else None
         tuples = {"all": counts.all, "asserted": counts.asserted, "derived": counts.derived}
-        one = Collection(schema, tuples, _digest(snapshot, name), file, hidden)
+        one = Collection(schema, tuples, whole.digest(name), file, hidden)
         collections.append(one)
         if file is not None:
-            async for portion in _facts(snapshot, one, file, archive):
+            async for portion in _facts(whole, one, file, archive):
                 yield portion
     archive.add(form.PROGRAM, _program(snapshot))
     rules = [{"id": rule.id, "text": rule.text, "weight": rule.weight} for rule in snapshot.rules]
@@ -79,14 +84,12 @@ def product_version() -> str:
 
 
 def _names(snapshot: Snapshot) -> list[tuple[str, bool]]:
-    """(name, whether it is hidden) of all that holds tuples."""
-    return [(name, False) for name in sorted(snapshot.schemas)]
-
-
-def _digest(snapshot: Snapshot, name: str) -> str | None:
-    """The digest of a relation, where snapshots have digests."""
-    digest = getattr(snapshot, "digest", None)
-    return None if digest is None else digest(name)
+    """(name, whether it is hidden) of all relations, then of what sources assert. A hidden collection without facts
+    says nothing, and a restore would not make it.
+    """
+    relations = [name for name in sorted(snapshot.schemas) if not is_hidden(name)]
+    asserted = [name for name in snapshot.hidden if snapshot.counts(name).asserted]
+    return [*((name, False) for name in relations), *((name, True) for name in asserted)]
 
 
 def _program(snapshot: Snapshot) -> bytes:

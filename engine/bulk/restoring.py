@@ -15,10 +15,12 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.backup.form import WEIGHT, Collection, differences
+from engine.backup.form import MANIFEST, WEIGHT, BackupManifest, Collection, differences
 from engine.backup.reading import Backup, damaged, opened
 from engine.bulk.batches import BatchStore, unwritable
+from engine.data.sources import check_source, origin, sourced
 from engine.data.transaction import FactFiles, RuleChange, Transaction
+from engine.errors import InvalidRequestError, shown
 from engine.storage.snapshot import Snapshot
 
 Step = Callable[[str], None]
@@ -46,6 +48,7 @@ class Restored:
             "facts": manifest.rows,
             "rules": len(self.backup.rules),
             "relations": len([one for one in manifest.collections if not one.hidden]),
+            "sources": len({one.place["source"] for one in manifest.collections if one.hidden}),
         }
 
 
@@ -57,6 +60,7 @@ def restored(path: Path, store: BatchStore, folder: str, step: Step = lambda _: 
     """
     step("verify")
     backup = opened(path)
+    _check_names(backup.manifest)
     step("batches")
     root = store.folder(folder)
     batches = []
@@ -72,6 +76,35 @@ def restored(path: Path, store: BatchStore, folder: str, step: Step = lambda _: 
             onto_empty=True,
         ),
     )
+
+
+def _check_names(manifest: BackupManifest) -> None:
+    """Check that what is said to be asserted by sources is of relations of the backup, with the types of these. That
+    sources assert no more than is there, the engine checks when it adds up the weights (engine/database/staging.py).
+
+    Raises:
+        InvalidBackupError.
+    """
+    relations = {one.name: one for one in manifest.collections if not one.hidden}
+    for one in manifest.collections:
+        found = origin(one.name)
+        if one.hidden != (found is not None):
+            raise damaged(MANIFEST, f"{shown(one.name)} cannot be what its field hidden says")
+        if found is None:
+            continue
+        relation, source = found
+        try:
+            check_source(source)
+        except InvalidRequestError as error:
+            raise damaged(MANIFEST, error.message) from error
+        if sourced(relation, source) != one.name:
+            raise damaged(MANIFEST, f"{shown(one.name)} is not the name of what a source asserts")
+        if relation not in relations or relations[relation].types != one.types:
+            raise damaged(
+                MANIFEST,
+                f"the source {shown(source)} asserts facts of {shown(relation)} as {one.schema}, but the backup has no "
+                "such relation with these types",
+            )
 
 
 def _batch(backup: Backup, one: Collection, store: BatchStore, folder: str, scratch: Path) -> FactFiles:
@@ -107,10 +140,10 @@ def _batch(backup: Backup, one: Collection, store: BatchStore, folder: str, scra
 
 def compared(snapshot: Snapshot, backup: Backup) -> list[dict[str, Any]]:
     """Where the restored database differs from what the backup says (engine/backup/form.py)."""
-    digest = getattr(snapshot, "digest", lambda _: None)
+    whole = snapshot.with_hidden()
     found = {}
-    for name in snapshot.schemas:
-        counts = snapshot.counts(name)
+    for name in whole.schemas:
+        counts = whole.counts(name)
         tuples = {"all": counts.all, "asserted": counts.asserted, "derived": counts.derived}
-        found[name] = tuples, digest(name)
+        found[name] = tuples, whole.digest(name)
     return differences(backup.manifest.collections, found)

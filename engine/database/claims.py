@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.data.codes import Codes
 from engine.data.sources import origin
-from engine.errors import NegativeWeightError, SourcedFactError, shown
+from engine.errors import InvalidBackupError, NegativeWeightError, SourcedFactError, shown
 from engine.language.schema import Schema
 
 
@@ -61,4 +61,19 @@ def asserted_by(names: Iterable[str], tuples: str, about: dict[str, Any]) -> Sou
         "only as often as it was asserted without one",
         **about,
         sources=sources,
+    )
+
+
+def overclaimed(name: str, tuples: str, about: dict[str, Any], claimed: Codes) -> InvalidBackupError:
+    """In a backup, a source asserts more than the relation has beside what other sources assert. name: of its hidden
+    collection. tuples: the first of them, in words.
+    """
+    relation, source = origin(name) or (name, "")
+    one = len(claimed) == 1
+    wants, has = (", ".join(map(str, numbers)) for numbers in (claimed.tolist(), about["weights"]))
+    return InvalidBackupError(
+        f"the backup is not consistent: the source {shown(source)} asserts {tuples} with the "
+        f"{'weight' if one else 'weights'} {wants}, but beside what other sources assert, the relation has only {has}",
+        **{**about, "relation": relation, "source": source},
+        claimed=claimed.tolist(),
     )

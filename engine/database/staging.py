@@ -35,7 +35,7 @@ from engine.data.values import (
     type_of,
     write_tuple,
 )
-from engine.database.claims import Claims, asserted_by, overdrawn
+from engine.database.claims import Claims, asserted_by, overclaimed, overdrawn
 from engine.database.database import Database
 from engine.database.program import Program
 from engine.errors import (
@@ -137,6 +137,8 @@ class Staging:
                 raise _two_types(held, types)
             gained[relation] = _schema(relation, types, program.schemas.get(relation))
             sums[typed] = deltas
+        if transaction.onto_empty:
+            self._check_restored(sums)
         program = program.with_facts(gained)
         for typed, deltas in sums.items():
             self._stage(typed, deltas)
@@ -327,6 +329,26 @@ class Staging:
             about = self._about(typed, codes[wrong], now[wrong])
             raise asserted_by(having, self._shown(typed, codes[wrong]), about)
 
+    def _check_restored(self, sums: dict[Typed, list[Delta]]) -> None:
+        """Raise InvalidBackupError if sources would assert more than is there; before there was nothing."""
+        free: dict[Typed, Relation] = {}
+        for own, deltas in sums.items():
+            if not is_hidden(own[0]):
+                continue
+            typed = relation_of(own[0]), own[1]
+            if typed not in free:
+                free[typed] = Relation(typed[0], len(typed[1]))
+                for part in sums.get(typed, ()):
+                    _push(free[typed], *part)
+            codes, high, low = _net(own, deltas)
+            claimed = (high << 32) + low
+            left = _tallied(free[typed], codes)
+            wrong = np.flatnonzero(left < claimed)
+            if len(wrong):
+                about = self._about(typed, codes[wrong], left[wrong])
+                raise overclaimed(own[0], self._shown(typed, codes[wrong]), about, claimed[wrong][:_SHOWN])
+            _push(free[typed], codes, -claimed)
+
     def _checked(self, typed: Typed, changes: list[Delta]) -> Delta:
         """The sum of a relation's changes, checked against the existing weights.
 
@@ -435,7 +457,8 @@ class Staging:
 
 
 def _check_names(transaction: Transaction) -> None:
-    """Only a rollback that the engine has resolved names hidden collections.
+    """Only a rollback that the engine has resolved and a restore, neither of which a client can send, name hidden
+    collections.
 
     Raises:
         InvalidRequestError: another transaction does, or the engine has no older epochs to look at.
@@ -443,6 +466,8 @@ def _check_names(transaction: Transaction) -> None:
     if transaction.rollback is not None:
         if not transaction.resolved:
             raise InvalidRequestError("only an engine that serves a database with older epochs can roll back")
+        return
+    if transaction.onto_empty:
         return
     for change in transaction.changes:
         if is_hidden(change.relation):

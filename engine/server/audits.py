@@ -96,6 +96,8 @@ class Audits:
         if self._child is not None:
             self._child.kill()
         self._child = self._audit = self._unwritten = None
+        # Should the engine go on, the next question connects again.
+        self._redis.close()
 
     def _begin(
         self, wanted: Audit, reasoner: object, manifest: Manifest, work: Callable[[Subject], Report]

@@ -12,11 +12,13 @@ from rich.table import Table
 
 from engine.audit.report import in_words
 from service.cli import options
-from service.cli.client import Json, ServiceClient
+from service.cli.client import Json, Refused, ServiceClient
 from service.cli.jobs import seconds, size
 from service.cli.output import counted, err, note, out
 
 _POLL_SECONDS = 0.2
+_ENGINE_SECONDS = 2.0
+"""So long an audit may take before it is looked whether an engine runs."""
 _COLOURS = {"passed": "green", "differs": "bold red", "failed": "yellow"}
 
 
@@ -58,11 +60,30 @@ def audit(
 
 
 def _ended(client: ServiceClient, found: Json) -> Json:
+    look = time.monotonic() + _ENGINE_SECONDS
+    said = False
     with err.status("auditing ..."):
         while found["status"] in ("queued", "running"):
             time.sleep(_POLL_SECONDS)
+            if not said and time.monotonic() >= look:
+                said = _say_if_no_engine_runs(client, found)
+                look = time.monotonic() + _ENGINE_SECONDS
             found = client.get(found["status_url"])
     return found
+
+
+def _say_if_no_engine_runs(client: ServiceClient, found: Json) -> bool:
+    """Whether that had to be said. It is no error: the engine may be on its way."""
+    try:
+        client.get("/readyz")
+    except Refused as refusal:
+        note(
+            f"[yellow]still waiting for the audit: {escape(str(refusal))}[/]\n"
+            "The engine does the audit as soon as one runs; 'zedlog engine' starts one. Ctrl-C only ends this wait: "
+            f"the audit stays asked for, and 'zedlog audit {found['audit']} --wait' waits for it again."
+        )
+        return True
+    return False
 
 
 def _print_list(audits: list[Json]) -> None:

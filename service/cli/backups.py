@@ -41,8 +41,8 @@ def backup(
 ) -> None:
     """Back up one epoch of a running database into a file, while others go on writing.
 
-    Facts with their weights, rules and declarations, as Parquet and JSON in a zip with checksums; README.txt in it says
-    how to read it without Zedlog. Derived tuples are derived again after a restore.
+    Facts with their weights and sources, rules and declarations, as Parquet and JSON in a zip with checksums;
+    README.txt in it says how to read it without Zedlog. Derived tuples are derived again after a restore.
 
     Examples:
 
@@ -105,7 +105,8 @@ def dump(
     """Write one epoch as program text and files of facts, for Souffle, for zedlog run, or for people.
 
     A folder gets `program.dl` and one `.facts` for each relation that has facts; a name that ends in .dl becomes one
-    program with the facts as clauses. What Souffle does not know is said. Weights are not kept; a backup keeps them.
+    program with the facts as clauses. What Souffle does not know is said. Weights, and which source asserts which
+    facts, are not kept; a backup keeps them.
 
     Examples:
 
@@ -205,6 +206,11 @@ def _show(found: Backup) -> None:
     )
     for one in manifest.collections:
         tuples = one.tuples
+        if one.hidden:
+            place = one.place
+            facts = f"{counted(tuples['asserted'], 'fact')} of {escape(place['relation'])}"
+            out.print(f"  the source {escape(place['source'])} asserts {facts}")
+            continue
         out.print(
             f"  {escape(str(one.schema))}: {counted(tuples['asserted'], 'fact')}"
             + (f", {tuples['derived']:,} derived" if tuples["derived"] else "")

@@ -115,6 +115,7 @@ class ServiceClient:
         *,
         method: str = "POST",
         message: str | None = None,
+        source: str | None = None,
         key: str | None = None,
         dry_run: bool = False,
         delta: bool = False,
@@ -129,6 +130,7 @@ class ServiceClient:
             "strategy": strategy,
             "placement": placement,
             "message": message,
+            "source": source,
         }
         headers = {} if key is None else {"idempotency-key": key}
         response = self._request(method, path, parameters, body, headers, repeatable=key is not None)

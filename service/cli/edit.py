@@ -54,6 +54,8 @@ class Manner:
     delta: bool
     strategy: str | None
     placement: str | None
+    message: str | None
+    source: str | None = None
 
 
 @rules_app.command("add")
@@ -64,6 +66,7 @@ def add_rules(
     delta: Delta = False,
     strategy: StrategyAsked = None,
     placement: PlacementAsked = None,
+    message: options.Message = None,
     url: options.Url = options.URL,
 ) -> None:
     """Add rules; facts and .decl lines in the text are added with them.
@@ -73,8 +76,9 @@ def add_rules(
     - `zedlog rules add 'tc(x, y) :- edge(x, y).' 'tc(x, z) :- tc(x, y), edge(y, z).'`
     - `zedlog rules add -f program.dl`
     - `zedlog rules add @program.dl --dry-run`
+    - `zedlog rules add -f policy.dl -m "policy of March"`
     """
-    _change("rules", text, file, 1, Manner(dry_run, delta, strategy, placement), url)
+    _change("rules", text, file, 1, Manner(dry_run, delta, strategy, placement, message), url)
 
 
 @rules_app.command("remove")
@@ -85,6 +89,7 @@ def remove_rules(
     delta: Delta = False,
     strategy: StrategyAsked = None,
     placement: PlacementAsked = None,
+    message: options.Message = None,
     url: options.Url = options.URL,
 ) -> None:
     """Remove rules, by their text (names of variables do not matter) or by the id that 'rules list' shows. At least the
@@ -103,7 +108,7 @@ def remove_rules(
         if any(map(_is_word, texts)):
             rules = client.get("/v1/rules")["rules"]
             texts = [_named(t.strip(), rules)["canonical"] if _is_word(t) else t for t in texts]
-        _post(client, "rules", texts, -1, Manner(dry_run, delta, strategy, placement))
+        _post(client, "rules", texts, -1, Manner(dry_run, delta, strategy, placement, message))
 
 
 @rules_app.command("list")
@@ -133,6 +138,8 @@ def add_facts(
     delta: Delta = False,
     strategy: StrategyAsked = None,
     placement: PlacementAsked = None,
+    message: options.Message = None,
+    source: options.Source = None,
     url: options.Url = options.URL,
 ) -> None:
     """Add facts. For many, 'zedlog load' is faster.
@@ -140,8 +147,9 @@ def add_facts(
     Examples:
 
     - `zedlog facts add 'edge("a", "b"). edge("b", "c").'`
+    - `zedlog facts add 'manager("ann", "bob").' --source hr -m "hired"`
     """
-    _change("facts", text, file, 1, Manner(dry_run, delta, strategy, placement), url)
+    _change("facts", text, file, 1, Manner(dry_run, delta, strategy, placement, message, source), url)
 
 
 @facts_app.command("retract")
@@ -152,15 +160,18 @@ def retract_facts(
     delta: Delta = False,
     strategy: StrategyAsked = None,
     placement: PlacementAsked = None,
+    message: options.Message = None,
+    source: options.Source = None,
     url: options.Url = options.URL,
 ) -> None:
-    """Retract facts: take 1 from the weight of each.
+    """Retract facts: take 1 from the weight of each. What a source asserts is retracted only with its name.
 
     Examples:
 
     - `zedlog facts retract 'edge("a", "b").'`
+    - `zedlog facts retract 'manager("ann", "bob").' --source hr -m "moved"`
     """
-    _change("facts", text, file, -1, Manner(dry_run, delta, strategy, placement), url)
+    _change("facts", text, file, -1, Manner(dry_run, delta, strategy, placement, message, source), url)
 
 
 def _change(
@@ -187,6 +198,8 @@ def _post(client: ServiceClient, wanted: str, texts: list[str], weight: int, man
         delta=manner.delta,
         strategy=manner.strategy,
         placement=manner.placement,
+        message=manner.message,
+        source=manner.source,
     )
     print_outcome(answer, dry_run=manner.dry_run)
     if manner.delta:

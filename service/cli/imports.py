@@ -84,6 +84,8 @@ def import_files(
         str | None,
         typer.Option(help="An Idempotency-Key: the same import with the same key is carried out only once."),
     ] = None,
+    message: options.Message = None,
+    source: options.Source = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait until the job has ended.")] = False,
 ) -> None:
     """Import files as one transaction: one epoch, or nothing. Ctrl-C cancels it.
@@ -95,6 +97,7 @@ def import_files(
     - `zedlog import part1.parquet part2.parquet --relation edge`
     - `zedlog import facts/`: a folder of Souffle's .facts
     - `zedlog import edges.tsv --relation edge --upload --skip`
+    - `zedlog import managers.parquet --relation manager --source hr -m "of January"`
     """
     body: Json = {
         "relation": relation,
@@ -108,6 +111,8 @@ def import_files(
         "mode": "set" if as_set else "zset",
         "on_error": "skip" if skip else "fail",
         "dry_run": dry_run,
+        "message": message,
+        "source": source,
     }
     if format is None:
         body["format"] = _told_by_name(files)

@@ -199,10 +199,12 @@ def _report_restore(job: Json) -> None:
     elif not result["differences"]:
         out.print(
             f"  all {_counted(result['relations'], 'relation')} hold what the backup says, derived tuples included"
+            + (f"; sources that assert what they did: {result['sources']}" if result.get("sources") else "")
         )
     for one in result["differences"]:
         said, now = _numbers(one["backup"]), _numbers(one["now"])
-        fail(f"{one['relation']} differs: the backup says {said}, now there are {now}")
+        of = f" of the source {one['source']}" if "source" in one else ""
+        fail(f"{one['relation']}{of} differs: the backup says {said}, now there are {now}")
 
 
 def _numbers(tuples: Json) -> str:

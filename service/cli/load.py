@@ -25,6 +25,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from engine.errors import IdempotencyConflictError
 from engine.language.schema import ColumnType
 from service.cli import options
 from service.cli.client import Json, Refused, ServiceClient
@@ -55,9 +56,13 @@ class LoadJob:
     mode: str
     batch: int
     salt: str
+    message: str | None = None
+    source: str | None = None
 
     def key(self, number: int) -> str:
-        """The Idempotency-Key of batch `number`; the same for the same batch of the same load only."""
+        """The Idempotency-Key of batch `number`; the same for the same batch of the same load only. Another message
+        does not make another load: then the service refuses what it has.
+        """
         parts = (
             self.found.digest,
             self.relation,
@@ -69,6 +74,7 @@ class LoadJob:
             self.mode,
             str(self.batch),
             self.salt,
+            *(() if self.source is None else (self.source,)),
         )
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         return f"load-{digest[:32]}-{number}"
@@ -166,11 +172,14 @@ def load(
             "--again", help="Send the file even if the same load ran before (weights are added once more)."
         ),
     ] = False,
+    message: options.Message = None,
+    source: options.Source = None,
 ) -> None:
     """Load a CSV or TSV file into one relation.
 
     Nothing is sent before the whole file has been checked. A load that broke off can be run again: batches that are
-    already there are recognised and not added twice.
+    already there are recognised and not added twice. With `--source hr` the rows are added to what hr asserts; 'zedlog
+    sync hr' replaces it.
 
     Examples:
 
@@ -190,10 +199,10 @@ def load(
             return
         if declaration:
             # A transaction of its own: the batches must be the same when the relation is there already.
-            client.transaction({"declarations": declaration})
+            client.transaction({"declarations": declaration, **_told(message=message)})
         salt = secrets.token_hex(8) if again else ""
         mode = "set" if as_set else "zset"
-        job = LoadJob(relation, layout, found, weight, mode, batch, salt)
+        job = LoadJob(relation, layout, found, weight, mode, batch, salt, message, source)
         _send(client, job, stream, str(file))
 
 
@@ -238,7 +247,7 @@ def _report(job: LoadJob, tally: Tally, seconds: float, name: str) -> None:
 
 def _post(client: ServiceClient, job: LoadJob, batch: list[tuple[Any, ...]], tally: Tally) -> None:
     facts = [{"relation": job.relation, "tuples": batch, "weight": job.weight}]
-    body = {"facts": facts, "mode": job.mode}
+    body = {"facts": facts, "mode": job.mode, **_told(message=job.message, source=job.source)}
     answer = _answered(client, body, job.key(tally.batches))
     tally.batches += 1
     if answer["replayed"]:
@@ -255,9 +264,19 @@ def _answered(client: ServiceClient, body: Json, key: str) -> Json:
         try:
             return client.transaction(body, key=key if attempt == 0 else f"{key}.{attempt}")
         except Refused as refusal:
+            if refusal.code == IdempotencyConflictError.code:
+                note(
+                    "The same rows were loaded before with another --message, or with another token; give the same "
+                    "ones to go on where that load stopped, or load them once more with --again."
+                )
             if not refusal.replayed:
                 raise
     raise AssertionError("count() does not end")
+
+
+def _told(**fields: str | None) -> Json:
+    """The fields of a transaction that are given."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _advance(progress: Progress, task: TaskID, stream: BinaryIO, tally: Tally, started: float) -> None:

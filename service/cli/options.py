@@ -19,6 +19,26 @@ Url = Annotated[
 URL = DEFAULT_URL
 
 
+Message = Annotated[
+    str | None,
+    typer.Option(
+        "--message",
+        "-m",
+        metavar="TEXT",
+        help="Why: kept with the transaction; lists of transactions and histories of facts show it.",
+    ),
+]
+Source = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        metavar="NAME",
+        help="The facts count for this source, such as hr: they are retracted with the same --source, and "
+        "'zedlog sources remove NAME' takes them all back.",
+    ),
+]
+
+
 class Format(StrEnum):
     """How rows are written. `table` is for people; the others go into files and pipes."""
 

@@ -25,7 +25,6 @@ DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="Show the difference and what would follow from it, but change nothing."),
 ]
-Message = Annotated[str | None, typer.Option("--message", "-m", help="Why: kept with the transaction.")]
 Delta = Annotated[bool, typer.Option("--delta", help="Show the tuples that appeared and disappeared.")]
 
 
@@ -62,7 +61,7 @@ def sync(
     ] = False,
     dry_run: DryRun = False,
     delta: Delta = False,
-    message: Message = None,
+    message: options.Message = None,
     url: options.Url = options.URL,
 ) -> None:
     """Make a source assert exactly the rows of files: only the difference is applied.
@@ -155,7 +154,7 @@ def remove_source(
     source: Annotated[str, typer.Argument(help="The source's name.")],
     dry_run: DryRun = False,
     delta: Delta = False,
-    message: Message = None,
+    message: options.Message = None,
     url: options.Url = options.URL,
 ) -> None:
     """Take back all facts that a source asserts, in one epoch; what others assert stays.

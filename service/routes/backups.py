@@ -67,9 +67,9 @@ _UPLOAD_NAME = "backup.zip"
     operation_id="getBackup",
 )
 async def get_backup(request: Request, as_of: AsOf = None) -> Response:
-    """Facts, rules and declarations of one epoch, the newest or `as_of`, while others go on writing: that epoch stays
-    readable until the answer has been sent. Derived tuples are not in it; they follow from the rest. A connection that
-    breaks leaves a file that every reader refuses.
+    """Facts (and what of them each source asserts), rules and declarations of one epoch, the newest or `as_of`, while
+    others go on writing: that epoch stays readable until the answer has been sent. Derived tuples are not in it; they
+    follow from the rest. A connection that breaks leaves a file that every reader refuses.
     """
     _check_whole(principal_of(request))
     service = service_of(request)

@@ -13,8 +13,10 @@ import pytest
 from engine.backup.writing import backup
 from engine.bulk.batches import UPLOADS
 from engine.bulk.runner import JobOptions, JobRunner
+from engine.data.sources import origin as source_origin
 from engine.data.transaction import Transaction
 from engine.errors import SparkUnavailableError
+from engine.server.audits import Audits
 from engine.server.loop import restore_reasoner
 from engine.server.settings import EngineOptions
 from engine.storage.embedded import EmbeddedServer
@@ -77,7 +79,9 @@ class Home:
         return until(look, seconds=60)
 
     def everything(self) -> dict[str, Any]:
-        """Rules with weights, declarations, and each relation's types and tuples with weight and derivation."""
+        """Rules with weights, declarations, each relation's types and tuples with weight and derivation, what every
+        source asserts, and the digests of all that.
+        """
         snapshot = self.db.run(self.db.client.snapshot())
         relations = {}
         for name, schema in snapshot.schemas.items():
@@ -89,15 +93,32 @@ class Home:
                 dict(zip(asserted.tuples, asserted.weights, strict=True)),
             )
         rules = {rule.id: (rule.text, rule.weight) for rule in snapshot.rules}
-        return {"rules": rules, "declarations": snapshot.declarations, "relations": relations}
+        whole = snapshot.with_hidden()
+        sources = {}
+        for name in snapshot.hidden:
+            if whole.counts(name).all:
+                page = self.db.run(whole.facts(name, limit=1_000_000))
+                types = [column.type for column in whole.schemas[name].columns]
+                sources[source_origin(name)] = types, dict(zip(page.tuples, page.weights, strict=True))
+        digests = {name: whole.digest(name) for name in whole.schemas if whole.counts(name).asserted}
+        digests |= {name: snapshot.digest(name) for name in relations}
+        return {
+            "rules": rules,
+            "declarations": snapshot.declarations,
+            "relations": relations,
+            "sources": sources,
+            "digests": digests,
+        }
 
 
 @contextmanager
-def home(server: EmbeddedServer, folder: Path, options: EngineOptions | None = None) -> Iterator[Home]:
-    """An empty database with an engine."""
-    name = f"backup-{next(_numbers)}"
+def home(
+    server: EmbeddedServer, folder: Path, options: EngineOptions | None = None, name: str | None = None
+) -> Iterator[Home]:
+    """A database with an engine; without a name an empty one."""
+    name = name or f"backup-{next(_numbers)}"
     jobs = JobRunner(server.url, name, JobOptions(folder / "batches"), NoSpark())  # type: ignore[arg-type]
-    engine = EngineThread(server.url, name, options, restore_reasoner)
+    engine = EngineThread(server.url, name, options, restore_reasoner, audits=Audits(server.url, name))
     engine.engine._jobs = jobs
     with Database(server.url, name) as db, engine:
         yield Home(db, folder / "batches", name)

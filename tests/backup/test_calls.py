@@ -83,6 +83,15 @@ def test_who_may_see_or_change_only_some_relations_is_refused(tmp_path: Path, pr
     client.close()
 
 
+def test_nobody_can_say_that_a_transaction_is_a_restore(tmp_path: Path) -> None:
+    client = http(tmp_path)
+    for body in ({**GRAPH, "onto_empty": True}, {**GRAPH, "batches": []}):
+        refused = client.post("/v1/transactions", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (400, "invalid_request"), refused.text
+    assert client.get("/v1/relations").json()["relations"] == []
+    client.close()
+
+
 def test_both_calls_are_for_admins(tmp_path: Path) -> None:
     client = http(tmp_path)
     paths = client.get("/openapi.json").json()["paths"]

@@ -45,6 +45,9 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSystem]:
             rows = [[f"node {i}", f"node {i // 2}"] for i in range(1, 2000)]
             http.post("/v1/facts", json={"relation": "edge", "tuples": rows}).raise_for_status()
             pairs = [[i, (i * 7919) % 100_003] for i in range(PAIRS)]
+            for source, weight, part in (("hr", 2, rows[:900]), ("it", 3, rows[600:1500])):
+                sourced = {"relation": "edge", "tuples": part, "weight": weight}
+                http.post("/v1/facts", json=sourced, params={"source": source}).raise_for_status()
             for start in range(0, len(pairs), 50_000):
                 part = {"relation": "pair", "tuples": pairs[start : start + 50_000]}
                 http.post("/v1/facts", json=part).raise_for_status()
@@ -57,8 +60,12 @@ def everything(live: LiveSystem, epoch: int | None = None) -> dict[str, Any]:
         at = {} if epoch is None else {"as_of": epoch}
         rules = http.get("/v1/rules", params=at).json()
         found: dict[str, Any] = {"rules": [(r["rule"], r["weight"]) for r in rules["rules"]]}
-        names = [r["relation"] for r in http.get("/v1/relations", params=at).json()["relations"]]
-        for name in names:
+        relations = http.get("/v1/relations", params=at).json()["relations"]
+        found["digests"] = {r["relation"]: r["digest"] for r in relations}
+        assert None not in found["digests"].values()
+        sources = http.get("/v1/sources", params=at).json()["sources"]
+        found["sources"] = {one["source"]: one["relations"] for one in sources}
+        for name in found["digests"]:
             rows: list[Any] = []
             parameters: dict[str, Any] = {**at, "limit": 50_000}
             while True:
@@ -87,7 +94,9 @@ def test_a_backup_beside_writers_is_one_epoch_exactly(origin: LiveSystem, tmp_pa
             while not stop.is_set():
                 row = [f"node {chosen.randrange(2000)}", f"late {chosen.randrange(50)}"]
                 weight = chosen.choice((1, 1, 2, -1))
-                http.post("/v1/facts", json={"relation": "edge", "tuples": [row], "weight": weight})
+                source = chosen.choice(({}, {}, {"source": "hr"}, {"source": "it"}))
+                change = {"relation": "edge", "tuples": [row], "weight": weight}
+                http.post("/v1/facts", json=change, params=source)
 
     writers = [threading.Thread(target=write, args=(seed,)) for seed in (1, 2)]
     for writer in writers:
@@ -107,6 +116,24 @@ def test_a_backup_beside_writers_is_one_epoch_exactly(origin: LiveSystem, tmp_pa
         assert run(["restore", str(path), "--url", other.url]) == 0
         assert everything(other) == before
         assert len(before["tc"]) > 10_000
+        assert {source: part[0]["facts"] >= 900 for source, part in before["sources"].items()} == {
+            "hr": True,
+            "it": True,
+        }
+        # Those who wrote it can be told what to take back, as before.
+        with other.client() as http:
+            # No client may send facts under the names that sources have inside.
+            inside = {"relation": "edge (from hr)", "tuples": [["a", "b"]]}
+            for call, body in (
+                ("facts", inside),
+                ("transactions", {"facts": [{**inside, "weight": -1}], "source": "hr"}),
+                ("imports", {"path": "x.csv", "relation": inside["relation"]}),
+            ):
+                refusal = http.post(f"/v1/{call}", json=body)
+                assert (refusal.status_code, refusal.json()["code"]) == (400, "invalid_request"), refusal.text
+            taken = http.delete("/v1/sources/hr")
+            assert taken.status_code == 200, taken.text
+            assert [one["source"] for one in http.get("/v1/sources").json()["sources"]] == ["it"]
         # Once more is refused, before anything is sent.
         assert run(["restore", str(path), "--url", other.url]) == 1
         with other.client() as http:

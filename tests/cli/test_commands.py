@@ -203,6 +203,68 @@ def test_a_load_that_was_refused_goes_on_where_it_stopped(zedlog: Zedlog, tmp_pa
     assert "i_n," not in zedlog("relations").out
 
 
+def last_transactions(live: LiveSystem, **wanted: str) -> list[tuple[str | None, str | None]]:
+    """(message, source) of the transactions of a relation or a source, the newest first."""
+    with live.client() as http:
+        answer = http.get("/v1/transactions", params=wanted).json()
+    return [(one.get("message"), one.get("source")) for one in answer["transactions"]]
+
+
+def test_changes_say_why_and_for_which_source(zedlog: Zedlog, live: LiveSystem) -> None:
+    rule = "s_over(x, y) :- s_boss(x, y)."
+    assert zedlog("rules", "add", rule, "--message", "who is above whom").status == 0
+    fact = 's_boss("ann", "bob").'
+    assert zedlog("facts", "add", fact, "--source", "s hr", "-m", "hired").status == 0
+    assert zedlog("facts", "add", fact).status == 0
+    assert "s hr,s_boss,1" in zedlog("sources", "list", "--format", "csv").out
+    assert zedlog("facts", "retract", fact, "-m", "ours was wrong").status == 0
+    # What is left is what the source asserts.
+    refused = zedlog("facts", "retract", fact)
+    assert (refused.status, "(asserted_by_source)" in refused.err) == (1, True)
+    assert zedlog("facts", "retract", fact, "--source", "s hr", "-m", "left").status == 0
+    assert "s hr" not in zedlog("sources", "list", "--format", "csv").out
+    assert zedlog("rules", "remove", rule, "-m", "not needed").status == 0
+    assert last_transactions(live, relation="s_boss", status="committed") == [
+        ("left", "s hr"),
+        ("ours was wrong", None),
+        (None, None),
+        ("hired", "s hr"),
+    ]
+    with live.client() as http:
+        newest = http.get("/v1/transactions").json()["transactions"]
+    messages = [one.get("message") for one in newest]
+    assert messages.index("not needed") < messages.index("left") < messages.index("who is above whom")
+    # A source without facts has nothing to count for it, and the service says so.
+    nothing = zedlog("facts", "add", rule, "--source", "s hr")
+    assert (nothing.status, "without facts" in nothing.err) == (1, True)
+
+
+def test_a_load_says_why_and_for_which_source(zedlog: Zedlog, live: LiveSystem, tmp_path: Path) -> None:
+    file = tmp_path / "boss.csv"
+    file.write_text("who,of\n" + "".join(f"p{i},q{i}\n" for i in range(25)))
+    arguments = ("load", "t_boss", str(file), "--header", "--batch", "10")
+    told = (*arguments, "--source", "t hr", "-m", "of January")
+    assert zedlog(*told).out.startswith("loaded 25 tuples")
+    assert "t hr,t_boss,25" in zedlog("sources", "list", "--format", "csv").out
+    assert last_transactions(live, source="t hr") == [("of January", "t hr")] * 3
+    # The declaration that the header makes is sent before, and has no facts to count for a source.
+    assert last_transactions(live, relation="t_boss")[-1] == ("of January", "t hr")
+    again = zedlog(*told)
+    assert (again.status, again.out) == (0, "")
+    assert "had been loaded before" in again.err
+    # The same rows for another source, or for none, are another load.
+    assert zedlog(*arguments, "--source", "t it").out.startswith("loaded 25 tuples")
+    assert zedlog(*arguments).out.startswith("loaded 25 tuples")
+    assert zedlog("query", "t_boss(x, y)").out.count("\n") == 26
+    # With another message it is the same load: nothing is added twice, unless that is asked for.
+    other = zedlog(*arguments, "--source", "t hr", "-m", "of February")
+    assert (other.status, "--again" in other.err, "(idempotency_conflict)" in other.err) == (1, True, True)
+    with live.client() as http:
+        page = http.get("/v1/relations/t_boss/facts", params={"limit": 1, "domain": "asserted"}).json()
+    assert page["weights"] == [3]
+    assert zedlog(*arguments, "--source", "t hr", "-m", "of February", "--again").status == 0
+
+
 def test_a_bad_file_sends_nothing(zedlog: Zedlog, tmp_path: Path) -> None:
     file = tmp_path / "bad.csv"
     file.write_text("1,2\n" * 50 + "3\n")

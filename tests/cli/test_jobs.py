@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from service.cli import imports, jobs
+from service.bulk_models import ImportBody
+from service.cli import audit, imports, jobs
 from service.cli.client import Refused
 from service.cli.main import run
 
@@ -152,3 +153,85 @@ def test_wrong_usage(
     assert check("import", "a.csv", "--relation", "e", "--delimiter", "::") == 2
     assert check("export", "tc") == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+def test_an_import_says_why_and_for_which_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[dict[str, Any]] = []
+
+    class Service:
+        def __init__(self, url: str) -> None:
+            pass
+
+        def __enter__(self) -> Service:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def post(self, path: str, body: dict[str, Any], *, key: str | None = None) -> dict[str, Any]:
+            assert path == "/v1/imports"
+            sent.append(ImportBody.model_validate(body).request().as_json())
+            return job("queued")
+
+    monkeypatch.setattr(imports, "ServiceClient", Service)
+    command = ["import", "e.csv", "--relation", "e", "--detach"]
+    assert run([*command, "--source", "hr", "--message", "of January"]) == 0
+    assert run(command) == 0
+    assert (sent[0]["source"], sent[0]["message"]) == ("hr", "of January")
+    assert {"source", "message"}.isdisjoint(sent[1])
+
+
+def found(status: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "audit": "a1",
+        "status": status,
+        "status_url": "/v1/audits/a1",
+        "report": None,
+        "why": None,
+        **fields,
+    }
+
+
+class Auditing:
+    """A service that has no engine for the first `without` questions after it, and then audits."""
+
+    without = 0
+    asked: ClassVar[list[str]] = []
+
+    def __init__(self, url: str) -> None:
+        self.asked.clear()
+
+    def __enter__(self) -> Auditing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return found("queued")
+
+    def get(self, path: str) -> dict[str, Any]:
+        self.asked.append(path)
+        if path == "/readyz":
+            if self.asked.count(path) > self.without:
+                return {"engine": "running"}
+            raise Refused(503, {"detail": 'no engine serves the database "x" now; it is stopped'})
+        return found("failed", why="it was enough") if len(self.asked) > 8 else found("queued")
+
+
+@pytest.mark.parametrize("without", [0, 9])
+def test_waiting_for_an_audit_without_an_engine_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], without: int
+) -> None:
+    monkeypatch.setattr(audit, "ServiceClient", Auditing)
+    monkeypatch.setattr(audit, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(audit, "_ENGINE_SECONDS", 0.0)
+    monkeypatch.setattr(Auditing, "without", without)
+    assert run(["audit", "--wait"]) == 1
+    seen = capsys.readouterr()
+    assert "it was enough" in seen.out
+    assert seen.err.count("no engine serves the database") == (1 if without else 0)
+    assert ("'zedlog engine' starts one" in seen.err) == bool(without)
+    # It goes on waiting, and does not ask again what has been said.
+    assert Auditing.asked.count("/v1/audits/a1") >= 4
+    assert (Auditing.asked.count("/readyz") == 1) == bool(without)
