@@ -38,6 +38,7 @@ from engine.language.schema import Column, ColumnType, Schema
 from engine.language.syntax import Atom, Constant, Rule, Variable
 from engine.storage.client import EngineStatus, Outcome, Receipt
 from engine.storage.indexes import IndexStats
+from engine.storage.rows import Rows
 from engine.storage.snapshot import ChangedRows, Page, TupleCounts
 from engine.storage.token import format_token
 from tests.service.fake_audits import FakeAudits
@@ -266,6 +267,15 @@ class FakeSnapshot:
         for column, known in (among or {}).items():
             codes = codes[np.isin(codes[:, column], known)]
         return codes[:most]
+
+    async def rows(self, relation, bound=None, domain="all", most=None, among=None) -> Rows:
+        page = await self.facts(relation, bound, domain, limit=10**9)
+        codes = self._codes(page.tuples, self.schemas[relation])
+        none, zeros = np.zeros(len(codes), np.bool_), np.zeros(len(codes), np.int64)
+        found = Rows(codes, np.array(page.weights, np.int64), np.array(page.derived, np.bool_), none, zeros)
+        for column, known in (among or {}).items():
+            found = found.where(np.isin(found.codes[:, column], known))
+        return found
 
     async def estimate(self, relation, bound=None, among=None) -> int:
         return len(await self.codes(relation, bound, None, among))
