@@ -20,12 +20,16 @@ from pathlib import Path
 
 import pytest
 
-from engine.resident import index, kernels
+from engine.resident import kernels
 from engine.resident.warm import load_all
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPILING = "compiling kernels (once after an install)"
-FIRST = index.rehash_keys.__name__
+# The kernel that `zedlog run` loads first, as numba names its files.
+FIRST = (
+    "import engine.files.batch, engine.resident.warm; from engine.resident.kernels import _kernels; "
+    "first = _kernels[0]._function; print(first.__module__.rpartition('.')[2], first.__name__, sep='.')"
+)
 """The kernel that a process loads first."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="looks for bin/")]
@@ -72,7 +76,8 @@ class Installed:
         cache.mkdir(exist_ok=True)
         for path in [*compiled.glob("*.nb[ci]"), compiled / kernels.STAMP]:
             shutil.copy(path, cache)
-        missing = [*cache.glob(f"index.{FIRST}-*")]
+        first = self.done(self.bin / "python", "-c", FIRST).stdout.strip()
+        missing = [*cache.glob(f"{first}-*")]
         assert len(missing) == 2, missing
         for path in missing:
             path.unlink()

@@ -89,7 +89,9 @@ def _say_if_no_engine_runs(client: ServiceClient, found: Json) -> bool:
 def _print_list(audits: list[Json]) -> None:
     table = Table(header_style="bold")
     for column in ("audit", "what", "result", "epoch", "ended", "took"):
-        table.add_column(column, no_wrap=True)
+        # An id is there to be copied.
+        whole = max((len(one["audit"]) for one in audits), default=0) if column == "audit" else None
+        table.add_column(column, no_wrap=True, min_width=whole)
     for one in audits:
         report = one["report"] or {}
         ended = one["finished"] and datetime.fromtimestamp(one["finished"]).strftime("%Y-%m-%d %H:%M:%S")

@@ -222,7 +222,9 @@ def list_tokens(
             found = client.get("/v1/tokens")["tokens"]
     table = Table(header_style="bold")
     for column in ("name", "role", "reads", "writes", "rows", "requests/s", "made", "expires"):
-        table.add_column(column, no_wrap=column not in ("reads", "writes"))
+        # A name is there to be copied.
+        whole = max((len(token["name"]) for token in found), default=0) if column == "name" else None
+        table.add_column(column, no_wrap=column not in ("reads", "writes"), min_width=whole)
     for token in found:
         table.add_row(
             escape(token["name"]),

@@ -77,11 +77,13 @@ def test_a_source_from_its_first_file_to_its_end(http: httpx.Client) -> None:
     body = {"facts": {"manages": [["ann", "bob"]], "person": [["ann"]]}, "message": "from the crm"}
     ok(http.put("/v1/sources/crm", json=body))
     listed = Sources.model_validate(ok(http.get("/v1/sources")))
-    assert [(s.source, s.facts, [r.relation for r in s.relations]) for s in listed.sources] == [
+    # Other tests of the same system have sources, too.
+    own = {s.source: s for s in listed.sources if s.source in ("crm", "hr")}
+    assert [(s.source, s.facts, [r.relation for r in s.relations]) for s in own.values()] == [
         ("crm", 2, ["manages", "person"]),
         ("hr", 2, ["manages"]),
     ]
-    last = listed.sources[1].last_transaction
+    last = own["hr"].last_transaction
     assert last is not None
     assert (last.message, last.replaces) == ("tuesday", "relations")
     refused(http.post("/v1/facts", json=fact(["ann", "bob"], -2)), 409, "asserted_by_source")

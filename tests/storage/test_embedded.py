@@ -25,7 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 def running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
+        # It may end between the opening and the reading.
         return False
 
 
