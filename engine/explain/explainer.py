@@ -8,22 +8,25 @@ shown: a rule that reads one is not followed, and what rests on it alone is `wit
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from engine.data.values import Value, encode_value, fitted
+from engine.data.values import Value, encode_value, fitted, type_of
 from engine.errors import ArityError, UnknownRelationError, shown
 from engine.explain.absence import absence
 from engine.explain.joins import Bindings
 from engine.explain.matching import Matcher
 from engine.explain.nodes import Key
-from engine.explain.program import Plan, explained
+from engine.explain.program import Plan, explained, parsed
 from engine.explain.proof import SHOWN, Prover
 from engine.explain.rendering import Namer, derivations, document
 from engine.explain.rendering_absence import absence_document
 from engine.explain.repair import Change, Limits, Repairs, Search
 from engine.explain.source import Source
+from engine.language.inference import infer_schemas
+from engine.language.schema import Schema
 
 Json = dict[str, Any]
 Fact = tuple[str, list[Value], bool]
@@ -49,11 +52,16 @@ class Explainer:
         contributions: int = SHOWN,
         origins: Origins | None = None,
     ) -> None:
-        self.program = explained(source.rules, source.schemas)
+        self._source, self._readable, self._shown = source, readable, contributions
         self._matcher = Matcher(source, allowance)
-        self._prover = Prover(self._matcher, self.program, readable, contributions)
-        self._namer = Namer(self._matcher, self.program.schemas)
         self._origins = origins
+        self._follow(source.schemas)
+
+    def _follow(self, schemas: Mapping[str, Schema]) -> None:
+        """Explain by the rules over relations of these schemas."""
+        self.program = explained(self._source.rules, schemas)
+        self._prover = Prover(self._matcher, self.program, self._readable, self._shown)
+        self._namer = Namer(self._matcher, self.program.schemas)
 
     async def key(self, relation: str, values: Sequence[Value]) -> Key:
         """A tuple as the explanation knows it; a symbol that occurs nowhere is allowed.
@@ -72,9 +80,28 @@ class Explainer:
                 expected=schema.arity,
                 got=len(values),
             )
+        if any(column.type is None for column in schema.columns):
+            schema = self._typed(schema, values)
         given = [fitted(value, schema, place) for place, value in enumerate(values)]
         await self._matcher.know({value for value in given if isinstance(value, str)})
         return relation, tuple(encode_value(value, self._matcher.symbols) for value in given)
+
+    def _typed(self, schema: Schema, values: Sequence[Value]) -> Schema:
+        """The schema of a relation in which nothing has ever been, with the types that it would have with this tuple;
+        the rules carry them on to other relations."""
+        pairs = zip(schema.columns, values, strict=True)
+        typed = replace(
+            schema, columns=tuple(replace(c, type=c.type or type_of(value)) for c, value in pairs)
+        )
+        fixed = {
+            name: known
+            for name, known in self._source.schemas.items()
+            if all(column.type is not None for column in known.columns)
+        }
+        rules = parsed(self._source.rules)
+        inferred = infer_schemas((), {**fixed, schema.relation: typed}, rules, self._source.schemas)
+        self._follow({**self._source.schemas, **inferred})
+        return self.program.schemas[schema.relation]
 
     async def holds(self, key: Key) -> bool:
         return await self._prover.state(key) is not None

@@ -104,6 +104,11 @@ def explained(rules: Sequence[RuleInfo], schemas: Mapping[str, Schema]) -> Progr
     return _explained(texts, tuple(schemas.values()))
 
 
+def parsed(rules: Sequence[RuleInfo]) -> list[Rule]:
+    """The rules as syntax."""
+    return [_parsed(rule.id, rule.text, rule.canonical) for rule in rules]
+
+
 @lru_cache(maxsize=8)
 def _explained(rules: tuple[tuple[str, str, str], ...], known: tuple[Schema, ...]) -> Program:
     schemas = {schema.relation: schema for schema in known}

@@ -238,3 +238,14 @@ def test_the_same_state_gives_the_same_proof_whatever_the_order_of_changes() -> 
         found.append({row: explain(reasoner, ("tc", row)) for row in sorted(reasoner.facts("tc"))})
     assert found[0] == found[1]
     assert found[0]["a", "d"]["nodes"]['tc("a","d")']["derivation"]["substitution"]["y"] == "b"
+
+
+def test_a_tuple_of_relations_in_which_nothing_has_ever_been() -> None:
+    """Their columns have no types yet: they are those of the tuple that is asked about, as if it were there."""
+    reasoner = Reasoner()
+    reasoner.apply(rules=[("tc(x, y) :- edge(x, y).", 1), ("tc(x, z) :- tc(x, y), edge(y, z).", 1)])
+    for text, repair in (('tc("a", "b")', ["a", "b"]), ("tc(1, 2)", [1, 2])):
+        found = explain(reasoner, text, repairs=1)
+        assert found["holds"] is False
+        ((change,),) = found["repairs"]
+        assert (change["change"], change["relation"], change["tuple"]) == ("add", "edge", repair)

@@ -171,11 +171,30 @@ def _show(tally: Tally) -> None:
         print(text)
 
 
+_SHOWN = 40
+"""Lines of a log, and of a traceback in it, that are shown."""
+
+
 def _logs(folder: Path) -> None:
+    """The end of each log, and the tracebacks in it: an internal error is explained nowhere else."""
     for path in (*folder.glob("*.log"), folder / "data" / "zedlog.log", folder / "redis" / "server.log"):
         if path.exists():
+            lines = path.read_text(errors="replace").splitlines()
             print(f"--- {path.name}")
-            print("\n".join(path.read_text(errors="replace").splitlines()[-40:]))
+            for place, line in enumerate(lines[:-_SHOWN]):
+                if "Traceback (most recent call last)" in line:
+                    end = next(
+                        (
+                            at
+                            for at in range(place + 1, len(lines))
+                            if lines[at].strip()
+                            and not lines[at].lstrip(" |+-").startswith(("File", "Traceback"))
+                            and not lines[at].startswith((" ", "\t"))
+                        ),
+                        len(lines),
+                    )
+                    print("\n".join(lines[max(place, end - _SHOWN) : end + 1]))
+            print("\n".join(lines[-_SHOWN:]))
 
 
 if __name__ == "__main__":
