@@ -142,7 +142,9 @@ def _number_sums(fold: Fold, owner: I64, value: I64, counts: I64) -> I64:
 def _float_sums(owner: I64, value: I64, groups: int) -> I64:
     """Sums in ascending order of the values, so that they depend on the contributions alone."""
     sums = np.zeros(groups, np.float64)
-    np.add.at(sums, owner, value.view(np.float64))
+    # What leaves the range is found below.
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.add.at(sums, owner, value.view(np.float64))
     if not np.isfinite(sums).all():
         raise EvaluationError("a sum of floats is not a finite number", operation="sum", operands=[])
     return (sums + 0.0).view(np.int64)

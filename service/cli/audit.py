@@ -14,7 +14,7 @@ from engine.audit.report import in_words
 from service.cli import options
 from service.cli.client import Json, Refused, ServiceClient
 from service.cli.jobs import seconds, size
-from service.cli.output import counted, err, note, out
+from service.cli.output import counted, err, note, out, print_whole
 
 _POLL_SECONDS = 0.2
 _ENGINE_SECONDS = 2.0
@@ -98,7 +98,7 @@ def _print_list(audits: list[Json]) -> None:
         took = seconds(report["seconds"]) if report else ""
         what = "comparison after the start" if one["kind"] == "start" else f"audit, by {one['cause']}"
         table.add_row(one["audit"], what, _state(one), str(report.get("epoch", "")), ended or "", took)
-    out.print(table)
+    print_whole(table)
 
 
 def _state(one: Json) -> str:

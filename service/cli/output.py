@@ -22,6 +22,8 @@ from service.cli.options import Format
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+_PIPE = 400
+"""The most columns of a table in a pipe."""
 
 # A table shows this many rows; more would scroll past any reader. Other formats write all.
 TABLE_ROWS = 1_000
@@ -30,6 +32,14 @@ TABLE_ROWS = 1_000
 def note(text: str) -> None:
     """A remark for a person (rich markup)."""
     err.print(text)
+
+
+def print_whole(table: Table) -> None:
+    """A table; in a pipe as wide as it is, so that nothing in it is cut."""
+    if out.is_terminal:
+        out.print(table)
+    else:
+        Console(file=out.file, highlight=False, width=_PIPE).print(table)
 
 
 def fail(message: str) -> None:

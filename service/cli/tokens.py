@@ -24,7 +24,7 @@ from engine.errors import InvalidRequestError, ServerStartError
 from service.cli import options
 from service.cli.client import Json, ServiceClient
 from service.cli.options import wrong_usage
-from service.cli.output import note, out
+from service.cli.output import note, out, print_whole
 
 if TYPE_CHECKING:
     from service.access.tokens import Store, Token
@@ -240,7 +240,7 @@ def list_tokens(
             if token["expired"]
             else _day(token["expires"]),
         )
-    out.print(table)
+    print_whole(table)
 
 
 @token_app.command()
