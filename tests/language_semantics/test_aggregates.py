@@ -8,6 +8,7 @@ import pytest
 
 from engine.errors import (
     BudgetExceededError,
+    EvaluationError,
     StratificationError,
     UnsafeRuleError,
     UnsupportedFeatureError,
@@ -509,3 +510,11 @@ def test_true_and_false_as_literals_and_as_terms() -> None:
         name: {row[0] for row in reasoner.facts(name)} for name in ("all", "none", "one", "yes", "some", "n")
     }
     assert held == {"all": {1, 2, 3}, "none": set(), "one": {1}, "yes": {1, 3}, "some": {1, 2}, "n": {3}}
+
+
+def test_a_sum_of_floats_that_leaves_its_range_is_refused_and_warns_of_nothing() -> None:
+    """A warning is an error in these tests."""
+    reasoner = Reasoner()
+    with pytest.raises(EvaluationError, match="a sum of floats is not a finite number"):
+        reasoner.apply(facts=facts(p=[(i, 1e308) for i in range(3)]), rules=[("s(sum(x)) :- p(_, x).", 1)])
+    assert reasoner.epoch == 0
