@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+from rich.progress import TaskID
 
 from service.cli import options
 from service.cli.client import Json, ServiceClient
 from service.cli.jobs import follow, report, size
-from service.cli.output import counted, err, note, out
+from service.cli.output import counted, note, out
+from service.cli.transfer import transfer
 
 if TYPE_CHECKING:
     from engine.backup.reading import Backup
@@ -159,7 +160,7 @@ def _beside(target: Path) -> Iterator[Path]:
 
 def _download(client: ServiceClient, path: Path, epoch: int | None) -> Backup:
     """The backup of an epoch, in a file, checked."""
-    with path.open("wb") as file, _progress() as progress:
+    with path.open("wb") as file, transfer() as progress:
         task = progress.add_task("backing up", total=None)
         with client.download("/v1/backup", as_of=epoch) as portions:
             for portion in portions:
@@ -173,7 +174,7 @@ def _download(client: ServiceClient, path: Path, epoch: int | None) -> Backup:
 def _checked(path: Path) -> Backup:
     from engine.backup.reading import opened
 
-    with _progress() as progress:
+    with transfer() as progress:
         task: TaskID | None = None
 
         def told(done: int, whole: int) -> None:
@@ -186,7 +187,7 @@ def _checked(path: Path) -> Backup:
 
 
 def _send(client: ServiceClient, path: Path) -> Json:
-    with path.open("rb") as stream, _progress() as progress:
+    with path.open("rb") as stream, transfer() as progress:
         task = progress.add_task("sending", total=path.stat().st_size)
 
         def portions() -> Iterator[bytes]:
@@ -215,15 +216,3 @@ def _show(found: Backup) -> None:
             f"  {escape(str(one.schema))}: {counted(tuples['asserted'], 'fact')}"
             + (f", {tuples['derived']:,} derived" if tuples["derived"] else "")
         )
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("[bold]{task.description}[/]"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    )

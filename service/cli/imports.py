@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from engine.bulk.request import guess_format
 from engine.errors import InvalidRequestError
 from service.cli import options
 from service.cli.client import Json, ServiceClient
 from service.cli.jobs import follow, report
-from service.cli.output import err, note, out
+from service.cli.output import note, out
+from service.cli.transfer import transfer
 
 _PORTION = 1 << 20
 
@@ -41,12 +41,7 @@ def import_files(
     upload: Annotated[
         bool, typer.Option("--upload", help="Send one file of this machine to the service first.")
     ] = False,
-    header: Annotated[
-        bool,
-        typer.Option(
-            "--header", help="The first line names the columns, and may include their types (name:type)."
-        ),
-    ] = False,
+    header: options.Header = False,
     delimiter: Annotated[
         str | None, typer.Option(help="One character, or tab, space, comma, semicolon, pipe.")
     ] = None,
@@ -154,7 +149,7 @@ def _upload(client: ServiceClient, files: list[str]) -> str:
     name = re.sub(r"[^A-Za-z0-9._-]", "_", path.name).lstrip(".-")[-100:]
     try:
         size = path.stat().st_size
-        with path.open("rb") as stream, _progress() as progress:
+        with path.open("rb") as stream, transfer() as progress:
             task = progress.add_task(f"sending {path.name}", total=size)
 
             def portions() -> Iterator[bytes]:
@@ -165,18 +160,6 @@ def _upload(client: ServiceClient, files: list[str]) -> str:
             return str(client.upload("/v1/uploads", name or "file", portions())["upload"])
     except OSError as error:
         raise typer.BadParameter(f"{path} cannot be read: {error.strerror}", param_hint="FILE") from error
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("[bold]{task.description}[/]"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    )
 
 
 def _columns(text: str | None) -> list[Any] | None:

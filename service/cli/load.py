@@ -137,27 +137,10 @@ def load(
     relation: Annotated[str, typer.Argument(help="The relation to load into; it does not have to exist.")],
     file: Annotated[Path, typer.Argument(help="CSV or TSV text in UTF-8; '-' is standard input.")],
     url: options.Url = options.URL,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(
-            help="One character, or tab, space, comma, semicolon, pipe. Default: by name, then by content."
-        ),
-    ] = None,
-    header: Annotated[
-        bool,
-        typer.Option(
-            "--header", help="The first line names the columns, and may include their types (name:type)."
-        ),
-    ] = False,
-    columns: Annotated[
-        str | None, typer.Option(help="Which columns to take, counted from 1: --columns 1,3. Default: all.")
-    ] = None,
-    types: Annotated[
-        str | None,
-        typer.Option(
-            help="Their types: --types symbol,number. Default: the relation's, otherwise types that fit every row."
-        ),
-    ] = None,
+    delimiter: options.Delimiter = None,
+    header: options.Header = False,
+    columns: options.Columns = None,
+    types: options.Types = None,
     weight: Annotated[
         int, typer.Option(help="Added to each tuple's weight; -1 retracts the file's tuples.")
     ] = 1,

@@ -37,6 +37,28 @@ Source = Annotated[
         "'zedlog sources remove NAME' takes them all back.",
     ),
 ]
+# Of delimited files.
+Header = Annotated[
+    bool,
+    typer.Option(
+        "--header", help="The first line names the columns, and may include their types (name:type)."
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        help="One character, or tab, space, comma, semicolon, pipe. Default: by name, then by content."
+    ),
+]
+Columns = Annotated[
+    str | None, typer.Option(help="Which columns to take, counted from 1: --columns 1,3. Default: all.")
+]
+Types = Annotated[
+    str | None,
+    typer.Option(
+        help="Their types: --types symbol,number. Default: the relation's, otherwise types that fit every row."
+    ),
+]
 
 
 class Format(StrEnum):

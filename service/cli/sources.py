@@ -35,27 +35,10 @@ def sync(
         str | None,
         typer.Option(help="The relation of the rows. Default: the name of each file, without its ending."),
     ] = None,
-    header: Annotated[
-        bool,
-        typer.Option(
-            "--header", help="The first line names the columns, and may include their types (name:type)."
-        ),
-    ] = False,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(
-            help="One character, or tab, space, comma, semicolon, pipe. Default: by name, then by content."
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="Which columns to take, counted from 1: --columns 1,3. Default: all.")
-    ] = None,
-    types: Annotated[
-        str | None,
-        typer.Option(
-            help="Their types: --types symbol,number. Default: the relation's, otherwise types that fit every row."
-        ),
-    ] = None,
+    header: options.Header = False,
+    delimiter: options.Delimiter = None,
+    columns: options.Columns = None,
+    types: options.Types = None,
     allow_empty: Annotated[
         bool, typer.Option("--allow-empty", help="Accept a file without rows: all facts of the source go.")
     ] = False,

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
 from engine.errors import StorageUnavailableError, UnknownAuditError
+from service.access.roles import needs
 from service.audits import audit_document
 from service.context import service_of
 from service.describe import problems
@@ -30,7 +31,7 @@ AuditId = Annotated[
     summary="Audit the database",
     response_model=Audit,
     responses=problems(InvalidParameterError, NotAcceptableError, ForbiddenError, StorageUnavailableError),
-    openapi_extra={"x-zedlog-role": "admin"},
+    openapi_extra=needs("admin"),
     operation_id="postAudit",
 )
 async def post_audit(request: Request) -> Response:
@@ -48,7 +49,7 @@ async def post_audit(request: Request) -> Response:
     summary="List the audits",
     response_model=Audits,
     responses=problems(InvalidParameterError, NotAcceptableError, StorageUnavailableError),
-    openapi_extra={"x-zedlog-role": "reader"},
+    openapi_extra=needs("reader"),
     operation_id="getAudits",
 )
 async def get_audits(request: Request, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> Response:
@@ -65,7 +66,7 @@ async def get_audits(request: Request, limit: Annotated[int, Query(ge=1, le=100)
     summary="One audit",
     response_model=Audit,
     responses=problems(UnknownAuditError, NotAcceptableError, StorageUnavailableError),
-    openapi_extra={"x-zedlog-role": "reader"},
+    openapi_extra=needs("reader"),
     operation_id="getAudit",
 )
 async def get_audit(request: Request, audit_id: AuditId) -> Response:

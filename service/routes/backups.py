@@ -23,6 +23,7 @@ from engine.errors import (
     UnknownJobError,
 )
 from engine.storage.snapshot import Snapshot
+from service.access.roles import needs
 from service.bulk_models import Job
 from service.context import Service, service_of
 from service.describe import PROGRAM_ERRORS, STATE_ERRORS, problems
@@ -63,7 +64,7 @@ _UPLOAD_NAME = "backup.zip"
         ),
     },
     dependencies=[Depends(answers_with(_ZIP))],
-    openapi_extra={"x-zedlog-role": "admin"},
+    openapi_extra=needs("admin"),
     operation_id="getBackup",
 )
 async def get_backup(request: Request, as_of: AsOf = None) -> Response:
@@ -117,7 +118,7 @@ async def _held(service: Service, snapshot: Snapshot) -> AsyncIterator[bytes]:
     },
     dependencies=[Depends(answers_json)],
     openapi_extra={
-        "x-zedlog-role": "admin",
+        **needs("admin"),
         "requestBody": {
             "required": True,
             "content": {OCTETS: {"schema": {"type": "string", "format": "binary", "minLength": 1}}},

@@ -24,6 +24,7 @@ from engine.errors import (
     UnsupportedFeatureError,
     shown,
 )
+from service.access.roles import needs
 from service.context import service_of
 from service.describe import READ_ERRORS, problems
 from service.evaluation import until_gone
@@ -102,7 +103,7 @@ LastEventId = Annotated[
     response_class=Response,
     responses={200: STREAM, **problems(*FEED_ERRORS)},
     dependencies=[Depends(answers_feed)],
-    openapi_extra={"parameters": [COLUMN_PARAMETERS], "x-zedlog-role": "reader"},
+    openapi_extra=needs("reader") | {"parameters": [COLUMN_PARAMETERS]},
     operation_id="getChanges",
 )
 async def get_changes(

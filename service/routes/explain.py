@@ -19,6 +19,7 @@ from engine.errors import (
 )
 from engine.explain.rendering import as_mermaid
 from engine.explain.rendering_answer import answer_text
+from service.access.roles import needs
 from service.body import read_json
 from service.context import service_of
 from service.describe import BODY_ERRORS, READ_ERRORS, json_body, problems
@@ -64,7 +65,7 @@ _EXAMPLES = {
             *READ_ERRORS,
         ),
     },
-    openapi_extra={"x-zedlog-role": "reader", **json_body(ExplainBody, _EXAMPLES)},
+    openapi_extra=needs("reader") | json_body(ExplainBody, _EXAMPLES),
     operation_id="postExplain",
 )
 async def post_explain(

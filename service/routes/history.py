@@ -20,6 +20,7 @@ from engine.errors import (
 from engine.language.schema import Schema
 from engine.storage.client import DatabaseClient
 from engine.storage.snapshot import Snapshot
+from service.access.roles import needs
 from service.body import read_json
 from service.columns import bound_columns
 from service.context import service_of
@@ -49,7 +50,7 @@ from service.validation import read_as
 
 router = APIRouter(tags=["history"], dependencies=[Depends(answers_json)])
 
-READER, ADMIN = {"x-zedlog-role": "reader"}, {"x-zedlog-role": "admin"}
+READER, ADMIN = needs("reader"), needs("admin")
 _ID = r"^[0-9]{1,20}-[0-9]{1,20}$"
 _EPOCH = Query(ge=0, le=2**63 - 1)
 _HISTORY_ERRORS = problems(

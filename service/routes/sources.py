@@ -14,6 +14,7 @@ from engine.data.sources import MAX_SOURCE, check_source
 from engine.data.transaction import Transaction
 from engine.errors import BadRowsError, InvalidRequestError, UnknownSourceError, did_you_mean, shown
 from engine.storage.snapshot import Snapshot
+from service.access.roles import needs
 from service.body import JSON_TYPES, decode_json, media_type, off_loop, read_body
 from service.context import service_of
 from service.describe import READ_ERRORS, STATE_ERRORS, WRITE_ERRORS, body_of, problems
@@ -32,7 +33,7 @@ from service.validation import read_as
 
 router = APIRouter(tags=["sources"], dependencies=[Depends(only_known_parameters), Depends(answers_json)])
 
-READER, WRITER = {"x-zedlog-role": "reader"}, {"x-zedlog-role": "writer"}
+READER, WRITER = needs("reader"), needs("writer")
 Name = Annotated[
     str, Path(min_length=1, max_length=MAX_SOURCE, description="The source's name.", examples=["hr"])
 ]

@@ -18,6 +18,7 @@ from engine.storage.client import format_token, parse_token
 from engine.storage.snapshot import Snapshot
 from engine.storage.subscriptions import Subscription, unknown_subscription
 from service import models
+from service.access.roles import needs
 from service.body import read_json
 from service.context import Service, service_of
 from service.describe import BODY_ERRORS, json_body, problems
@@ -40,8 +41,8 @@ Name = Annotated[
         examples=["billing"],
     ),
 ]
-_READER: dict[str, Any] = {"x-zedlog-role": "reader"}
-_WRITER: dict[str, Any] = {"x-zedlog-role": "writer"}
+_READER: dict[str, Any] = needs("reader")
+_WRITER: dict[str, Any] = needs("writer")
 
 
 @router.get(

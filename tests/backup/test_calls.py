@@ -5,35 +5,21 @@ from __future__ import annotations
 import io
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
-from starlette.middleware import Middleware
 
 from engine.backup.reading import opened
 from service.app import create_app
 from service.principal import Principal
 from service.settings import Settings
+from tests.service.behind import As
 from tests.service.conftest import GRAPH, Http
 from tests.service.fake import FakeClient
 
 
-class As:
-    """What is behind the guard, called by somebody whom it would not let in."""
-
-    def __init__(self, app: Any, principal: Principal) -> None:
-        self._app, self._principal = app, principal
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        scope["zedlog.principal"] = self._principal
-        await self._app(scope, receive, send)
-
-
 def http(folder: Path, principal: Principal | None = None) -> Http:
     app = create_app(Settings(batch_dir=folder, max_upload_bytes=1_000), FakeClient())  # type: ignore[arg-type]
-    if principal is not None:
-        app.user_middleware.append(Middleware(As, principal=principal))
-    return Http(app)
+    return Http(app if principal is None else As(app, principal))
 
 
 def test_a_backup_over_http(tmp_path: Path) -> None:

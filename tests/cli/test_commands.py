@@ -6,37 +6,15 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from service.cli.main import run
+from tests.commands import Zedlog, zedlog
 from tests.live import LiveSystem
 
-
-@dataclass
-class Done:
-    status: int
-    out: str
-    err: str
-
-
-Zedlog = Callable[..., Done]
-
-
-@pytest.fixture
-def zedlog(live: LiveSystem, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Zedlog:
-    monkeypatch.setenv("ZEDLOG_URL", live.url)
-    monkeypatch.setenv("COLUMNS", "160")
-
-    def call(*arguments: str) -> Done:
-        status = run(arguments)
-        seen = capsys.readouterr()
-        return Done(status, seen.out, seen.err)
-
-    return call
+__all__ = ["zedlog"]
 
 
 def test_rules_facts_and_a_query(zedlog: Zedlog) -> None:

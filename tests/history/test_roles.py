@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.middleware import Middleware
 
 from service.app import create_app
 from service.principal import Principal
 from service.settings import Settings
+from tests.service.behind import As
 from tests.service.conftest import Http, problem
 from tests.service.fake import FakeClient
 
@@ -27,32 +27,9 @@ ROLES = {
 }
 
 
-class As:
-    """The app, for whichever principal `now` is, also one that no token stands for."""
-
-    def __init__(self, app: Any) -> None:
-        self.app, self.now = app, Principal("root")
-        app.user_middleware.append(Middleware(_Behind, who=self))
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self.app(scope, receive, send)
-
-
-class _Behind:
-    """Behind the guard, which decides who makes a request."""
-
-    def __init__(self, app: Any, who: As) -> None:
-        self.app, self._who = app, who
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            scope["zedlog.principal"] = self._who.now
-        await self.app(scope, receive, send)
-
-
 @pytest.fixture
 def app(tmp_path: Path) -> As:
-    return As(create_app(Settings(wait_timeout=0.05, batch_dir=tmp_path), FakeClient()))
+    return As(create_app(Settings(wait_timeout=0.05, batch_dir=tmp_path), FakeClient()), Principal("root"))
 
 
 @pytest.fixture

@@ -171,30 +171,14 @@ def _show(tally: Tally) -> None:
         print(text)
 
 
-_SHOWN = 40
-"""Lines of a log, and of a traceback in it, that are shown."""
-
-
 def _logs(folder: Path) -> None:
-    """The end of each log, and the tracebacks in it: an internal error is explained nowhere else."""
-    for path in (*folder.glob("*.log"), folder / "data" / "zedlog.log", folder / "redis" / "server.log"):
+    """The whole log of the parts, because an internal error is explained nowhere else, and the ends of the others."""
+    parts = folder / "data" / "zedlog.log"
+    for path in (*folder.glob("*.log"), parts, folder / "redis" / "server.log"):
         if path.exists():
-            lines = path.read_text(errors="replace").splitlines()
             print(f"--- {path.name}")
-            for place, line in enumerate(lines[:-_SHOWN]):
-                if "Traceback (most recent call last)" in line:
-                    end = next(
-                        (
-                            at
-                            for at in range(place + 1, len(lines))
-                            if lines[at].strip()
-                            and not lines[at].lstrip(" |+-").startswith(("File", "Traceback"))
-                            and not lines[at].startswith((" ", "\t"))
-                        ),
-                        len(lines),
-                    )
-                    print("\n".join(lines[max(place, end - _SHOWN) : end + 1]))
-            print("\n".join(lines[-_SHOWN:]))
+            lines = path.read_text(errors="replace").splitlines()
+            print("\n".join(lines if path == parts else lines[-40:]))
 
 
 if __name__ == "__main__":
