@@ -44,13 +44,17 @@ class Client:
         Raises:
             ServiceError: the service refused.
         """
-        given = dict(headers or {})
-        answer = await self.http.request(
-            method, path, params=params, json=json, content=content, headers=given
+        answer = await self.answer(
+            method, path, params=params, json=json, content=content, headers=dict(headers or {})
         )
+        return answer.json() if "json" in answer.headers.get("content-type", "") else answer.text
+
+    async def answer(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """The same, for answers that are no JSON, or whose headers matter."""
+        answer = await self.http.request(method, path, **options)
         if answer.is_error:
             raise refusal(answer)
-        return answer.json() if "json" in answer.headers.get("content-type", "") else answer.text
+        return answer
 
     @asynccontextmanager
     async def stream(self, method: str, path: str, **options: Any) -> AsyncIterator[httpx.Response]:

@@ -15,12 +15,13 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp
 
 from service.console.client import ServiceError
+from service.console.export import export
 from service.console.frame import surround, theme_of
 from service.console.here import Here, Page, address, client_of, person_of
 from service.console.login import trouble_page
-from service.console.pages import overview
+from service.console.pages import overview, query
 
-PAGES: Final[tuple[Page, ...]] = (overview.PAGE,)
+PAGES: Final[tuple[Page, ...]] = (overview.PAGE, query.PAGE)
 """In the order of the navigation."""
 
 _ICON: Final = (
@@ -38,6 +39,7 @@ _RECONNECT_SECONDS: Final = 15.0
 async def running() -> AsyncIterator[ASGIApp]:
     """NiceGUI with all pages, until the end of the block. NiceGUI is one for the whole process."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_route("/console/export", export)
     for page in PAGES:
         _register(page)
     ui.run_with(
