@@ -63,6 +63,15 @@ def _cell(value: Any, as_text: bool) -> Any:
     return str(value) if as_text else value
 
 
+def as_text(value: Any) -> str:
+    """A value as program text."""
+    if isinstance(value, bool):
+        return write_constant(value, ColumnType.BOOL)
+    if isinstance(value, str):
+        return write_constant(value, ColumnType.SYMBOL)
+    return write_constant(value, ColumnType.FLOAT if isinstance(value, float) else ColumnType.NUMBER)
+
+
 def tuples_of(query: str, columns: Sequence[Mapping[str, Any]], row: Sequence[Any]) -> list[str]:
     """What a row rests on: each atom of the query, not negated, with the row's values in it, as program text.
 

@@ -19,9 +19,9 @@ from service.console.export import export
 from service.console.frame import surround, theme_of
 from service.console.here import Here, Page, address, client_of, person_of
 from service.console.login import trouble_page
-from service.console.pages import overview, query
+from service.console.pages import overview, query, rules
 
-PAGES: Final[tuple[Page, ...]] = (overview.PAGE, query.PAGE)
+PAGES: Final[tuple[Page, ...]] = (overview.PAGE, query.PAGE, rules.PAGE)
 """In the order of the navigation."""
 
 _ICON: Final = (

@@ -36,7 +36,7 @@ def told_refusal(transaction: Mapping[str, Any]) -> str:
     """Why a transaction was refused."""
     problem = transaction.get("problem") or {}
     when = clock(transaction["time"]) if transaction.get("time") else ""
-    return f"Refused, {when}\n{problem.get('code', '')}\n{str(problem.get('detail', ''))[:160]}"
+    return f"Refused, {when}\n{problem.get('code', '')}\n{str(problem.get('message', ''))[:160]}"
 
 
 def clock(seconds: float) -> str:
@@ -77,7 +77,7 @@ def chart(epochs: Sequence[Mapping[str, Any]], refused: Sequence[Mapping[str, An
         "legend": {"top": 0, "textStyle": {"color": "#888888"}},
         "tooltip": {"trigger": "item", "renderMode": "richText", ":formatter": _SHOW},
         "xAxis": {"type": "category", "data": [event[1] for event in events], "name": "epoch"},
-        "yAxis": {"type": "log", "name": "ms", "min": _LEAST_MS},
+        "yAxis": {"type": "log", "name": "ms", "min": _LEAST_MS, "startValue": _LEAST_MS},
         "series": series,
         "aria": {"enabled": True},
     }
