@@ -77,7 +77,7 @@ class Visitor:
     def go(self, path: str) -> Page:
         """Open an address of the console; the page is there, and its connection to the service too."""
         self.page.goto(path)
-        self.page.wait_for_function("() => window.socket !== undefined && window.socket.connected")
+        self.page.wait_for_function("() => window.did_handshake")
         return self.page
 
     def shot(self, what: str) -> None:
