@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser.chromium import ARGUMENTS, VARIABLE, executable
-from tests.browser.visitor import SIZES, Size, Visitor
+from tests.browser.visitor import SHOTS, SIZES, Size, Visitor
 from tests.live import LiveSystem
 
 Visit = Callable[..., Visitor]
@@ -51,7 +51,8 @@ def visit(browser: Browser, live: LiveSystem, request: pytest.FixtureRequest) ->
         return visitors[-1]
 
     yield opened
-    for visitor in visitors:
+    for number, visitor in enumerate(visitors, 1):
+        visitor.page.screenshot(path=SHOTS / f"{visitor.name}-{visitor.size}-at-the-end-{number}.png")
         visitor.close()
     faults = [fault for visitor in visitors for fault in visitor.faults]
     assert not faults, "\n".join([*faults, live.logs()])

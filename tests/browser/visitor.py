@@ -35,7 +35,7 @@ class Visitor:
         self.size, self.url = size, url
         self.faults: list[str] = []
         self.received = 0
-        self._name = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
+        self.name = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
         self._context = browser.new_context(
             base_url=url, accept_downloads=True, reduced_motion="reduce", **_VIEWS[size]
         )
@@ -82,8 +82,7 @@ class Visitor:
 
     def shot(self, what: str) -> None:
         """A screenshot, and the check that nothing makes the page wider than the screen."""
-        SHOTS.mkdir(exist_ok=True)
-        self.page.screenshot(path=SHOTS / f"{self._name}-{self.size}-{what}.png", full_page=True)
+        self.page.screenshot(path=SHOTS / f"{self.name}-{self.size}-{what}.png", full_page=True)
         wide, most = self.page.evaluate(_WIDTH), _VIEWS[self.size]["viewport"]["width"]
         assert wide <= most, f"{self.page.url} is {wide} pixels wide on a screen of {most}"
 

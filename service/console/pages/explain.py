@@ -7,12 +7,15 @@ from typing import Any, Final
 from nicegui import ui
 from nicegui.events import ValueChangeEventArguments
 
+from service.console.client import ServiceError
 from service.console.dry_run import propose
 from service.console.here import Here, Page, address
 from service.console.proof_tree import Entry, ProofTree
 
 Json = dict[str, Any]
 WAYS_PAGE: Final = 50
+_REPAIRS: Final = 3
+_REPAIR_SECONDS: Final = 60
 _MODES: Final = {
     "why": "Why, or why not",
     "ways": "All ways to derive it",
@@ -102,7 +105,8 @@ class _Explanation:
         if mode == "change" and epoch is None:
             self.told.set_text("Say at which epoch it changed.")
             return
-        body: Json = {"tuple": text, "origins": self.origins.value}
+        # Repairs are looked for afterwards: each is tried by a dry run, and the reasons need not wait for that.
+        body: Json = {"tuple": text, "origins": self.origins.value, "repairs": 0}
         if mode == "ways":
             body |= {"all": True, "limit": WAYS_PAGE}
         if epoch is not None:
@@ -148,12 +152,25 @@ class _Explanation:
                     button.set_visibility(cursor is not None)
 
             button = ui.button("More ways", on_click=more).props("flat")
-        if "repairs" in found:
-            self._repairs(found)
+        if not found.get("holds", True) and "as_of" not in body:
+            await self._repairs(body)
 
-    def _repairs(self, found: Json) -> None:
-        search = found["search"]
+    async def _repairs(self, body: Json) -> None:
         ui.label("Smallest repairs").classes("text-h6").props('role="heading" aria-level=2')
+        with ui.row().classes("items-center no-wrap") as waiting:
+            ui.spinner()
+            ui.label("Changes of facts are being tried by dry runs …")
+        found = None
+        try:
+            found = await self._here.client.request(
+                "POST", "/v1/explain", json={**body, "repairs": _REPAIRS, "timeout": _REPAIR_SECONDS}
+            )
+        except ServiceError as error:
+            ui.label(f"{error.code}: {error.detail}").style("overflow-wrap: anywhere")
+        waiting.delete()
+        if found is None or "repairs" not in found:
+            return
+        search = found["search"]
         if not found["repairs"]:
             ui.label("No change of facts was found that makes it hold.")
         for repair in found["repairs"]:
