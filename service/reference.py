@@ -110,11 +110,12 @@ def install(app: FastAPI) -> None:
 
 def rendered(description: Mapping[str, Any]) -> str:
     """The page of an OpenAPI document."""
-    tags = [tag["name"] for tag in description["tags"]]
     operations = list(_operations(description))
+    tags = {tag["name"]: tag["description"] for tag in description["tags"]}
+    tags |= {tag: "" for _, _, one in operations for tag in one["tags"] if tag not in tags}
     links = "".join(f'<a href="#{escape(tag)}">{escape(tag)}</a>' for tag in tags)
     sections = ""
-    for tag, words in ((one["name"], one["description"]) for one in description["tags"]):
+    for tag, words in tags.items():
         calls = "".join(
             _call(path, method, one, description) for path, method, one in operations if tag in one["tags"]
         )
