@@ -10,93 +10,50 @@ and kept. `AsyncAnswer` is written once; `Answer` is the same for a program with
 
 from __future__ import annotations
 
-import io
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, overload
 
 from zedlog.client.drivers import each, finish
 from zedlog.client.errors import ClientError, Json
 from zedlog.client.html import rows_table
-from zedlog.client.models import Row
 
 if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from zedlog.client.connection import Connection
+    from zedlog.client.models import Row
+    from zedlog.client.pages import Pages
 
 ARROW = "application/vnd.apache.arrow.stream"
 SHOWN_ROWS = 20
 """How many rows a notebook shows."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A call that answers with rows, page by page. Its fields stand in the body (POST) or are parameters (GET)."""
-
-    method: str
-    path: str
-    fields: Mapping[str, Any]
-
-    async def send(
-        self, connection: Connection, page: int | None, cursor: str | None, accept: str | None = None
-    ) -> Any:
-        """The response, for a page of at most so many rows."""
-        following = {"limit": page, "cursor": cursor}
-        # The cursor says which epoch it belongs to.
-        first = {} if cursor is None else {"as_of": None, "at_least": None}
-        fields = {n: v for n, v in {**self.fields, **first, **following}.items() if v is not None}
-        headers = {} if accept is None else {"accept": accept}
-        posted = self.method == "POST"
-        return await connection.exchange(
-            self.method,
-            self.path,
-            None if posted else fields,
-            fields if posted else None,
-            headers,
-            repeatable=True,
-        )
-
-
 class AsyncAnswer:
     """See the module. columns: the names; types: theirs (None where no row fixes one); holds: for a query without
     variables, whether it is true."""
 
-    def __init__(
-        self, connection: Connection, asked: Asked, first: Json, page: int | None, limit: int | None
-    ) -> None:
-        """page: the most rows of a page; limit: the most rows in all."""
+    def __init__(self, first: Json, following: Pages) -> None:
+        """first: the first page; following: the others."""
         self.columns: list[str] = [column["name"] for column in first["columns"]]
         self.types: list[str | None] = [column["type"] for column in first["columns"]]
         self.epoch: int = first["epoch"]
         self.token: str = first["token"]
         self.holds: bool | None = first.get("holds")
-        self._connection, self._asked, self._page = connection, asked, page
-        self._limit = limit
+        self._following = following
         self._parts: list[list[Row]] = []
         self._weights: list[int] = []
-        self._weighted = "weights" in first
-        self._cursor: str | None = None
-        self._take([tuple(row) for row in first["tuples"]], first.get("weights"), first["cursor"])
+        self._take(first)
 
-    def _take(self, rows: list[Row], weights: list[int] | None, cursor: str | None) -> None:
-        self._parts.append(rows)
-        self._weights += weights or ()
-        self._cursor = None if self._left() == 0 else cursor
-
-    def _left(self) -> int | None:
-        return None if self._limit is None else self._limit - sum(map(len, self._parts))
-
-    def _next_page(self) -> int | None:
-        left = self._left()
-        return self._page if left is None else left if self._page is None else min(left, self._page)
+    def _take(self, page: Json) -> None:
+        self._parts.append([tuple(row) for row in page["tuples"]])
+        self._weights += page.get("weights") or ()
 
     @property
     def complete(self) -> bool:
         """Whether all rows have been fetched."""
-        return self._cursor is None
+        return not self._following.more
 
     @property
     def fetched(self) -> list[Row]:
@@ -110,32 +67,24 @@ class AsyncAnswer:
             while number < len(self._parts):
                 yield self._parts[number]
                 number += 1
-            if self._cursor is None:
+            if self.complete:
                 return
-            await self._fetch()
-
-    async def _fetch(self) -> None:
-        from zedlog.client.connection import as_object
-
-        page = as_object(await self._asked.send(self._connection, self._next_page(), self._cursor))
-        self._take([tuple(row) for row in page["tuples"]], page.get("weights"), page["cursor"])
+            self._take(await self._following.next())
 
     async def fetch(self) -> AsyncAnswer:
         """Fetch all rows that are missing."""
-        while self._cursor is not None:
-            await self._fetch()
+        while not self.complete:
+            self._take(await self._following.next())
         return self
 
-    async def _all(self) -> list[Row]:
-        await self.fetch()
-        if len(self._parts) > 1:
-            self._parts = [self.fetched]
-        return self._parts[0]
+    async def all_rows(self) -> list[Row]:
+        """All rows, as tuples."""
+        return (await self.fetch()).fetched
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> Coroutine[Any, Any, list[Row]]:
         """All rows, as tuples: `await answer.rows`."""
-        return self._all()
+        return self.all_rows()
 
     async def weights(self) -> list[int]:
         """The weights of the rows, where a relation was read with `domain="asserted"`."""
@@ -160,14 +109,12 @@ class AsyncAnswer:
             [(name, _arrow_type(pa, kind)) for name, kind in zip(self.columns, self.types, strict=True)]
         )
         tables = [_table(pa, schema, part) for part in self._parts]
-        cursor, left = self._cursor, self._left()
-        while cursor is not None and left != 0:
-            page = self._page if left is None else left if self._page is None else min(left, self._page)
-            response = await self._asked.send(self._connection, page, cursor, ARROW)
-            table = pa.ipc.open_stream(io.BytesIO(response.content)).read_all()
+        following = self._following.copy()
+        while following.more:
+            response = await following.ask(ARROW)
+            table = pa.ipc.open_stream(response.content).read_all()
+            following.took(table.num_rows, response.headers.get("zedlog-cursor"))
             tables.append(table)
-            cursor = response.headers.get("zedlog-cursor")
-            left = None if left is None else left - table.num_rows
         return pa.concat_tables(tables)
 
     async def to_polars(self) -> polars.DataFrame:
@@ -213,7 +160,7 @@ class Answer:
     @property
     def rows(self) -> list[Row]:
         """All rows, as tuples."""
-        return finish(self.core._all())
+        return finish(self.core.all_rows())
 
     @property
     def complete(self) -> bool:

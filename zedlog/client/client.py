@@ -7,13 +7,15 @@ from types import TracebackType
 from typing import Any
 
 from zedlog.client.answers import Answer
-from zedlog.client.drivers import Blocking, Waiting, blocking, calling, same
+from zedlog.client.blocking import BlockingConnection
+from zedlog.client.drivers import Waiting, blocking, calling, iterating, same
+from zedlog.client.insight import Insight
 from zedlog.client.reading import Reading
 from zedlog.client.transaction import Transaction
 from zedlog.client.writing import Writing
 
 
-class Core(Writing, Reading):
+class Core(Writing, Reading, Insight):
     """All that a client can do."""
 
 
@@ -49,7 +51,7 @@ class AsyncClient(Core):
         await self.close()
 
 
-class Client:
+class Client(BlockingConnection):
     """A client of one service.
 
         with Client("http://127.0.0.1:8321") as client:
@@ -61,30 +63,7 @@ class Client:
     seconds to wait for an answer. `transport`: an `httpx.BaseTransport` in place of the network.
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        token: str | None = None,
-        timeout: float = 120.0,
-        transport: Any = None,
-    ) -> None:
-        self.core = Core(Blocking, url, token=token, timeout=timeout, transport=transport)
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @property
-    def url(self) -> str:
-        return self.core.url
-
-    close = blocking(Core.close, same)
-    request = blocking(Core.request, same)
+    Core = Core
 
     transaction = calling(Core.transaction, Transaction)
     dry_run = calling(Core.dry_run, Transaction)
@@ -106,3 +85,6 @@ class Client:
     circuit = blocking(Core.circuit, same)
     circuit_mermaid = blocking(Core.circuit_mermaid, same)
     status = blocking(Core.status, same)
+
+    changes = iterating(Core.changes)
+    explain = blocking(Core.explain, same)

@@ -107,7 +107,7 @@ class Connection:
             return response.text if kind.startswith("text/") or "charset" in kind else response.content
         return decoded(response)
 
-    async def get(self, path: str, **parameters: Any) -> Json:
+    async def get(self, path: str, /, **parameters: Any) -> Json:
         """GET; parameters that are None are left out."""
         return as_object(await self.exchange("GET", path, parameters, None, {}, repeatable=True))
 
@@ -189,9 +189,9 @@ class Connection:
 
     @asynccontextmanager
     async def opened(
-        self, path: str, parameters: Mapping[str, Any], headers: Mapping[str, str]
+        self, path: str, parameters: Mapping[str, Any], **options: Any
     ) -> AsyncIterator[httpx.Response]:
-        """The answer to a GET whose content is read as it comes.
+        """The answer to a GET whose content is read as it comes. options: headers, timeout.
 
         Raises:
             ServiceError, Unreachable: also in the middle, when the connection breaks.
@@ -199,24 +199,33 @@ class Connection:
         import httpx
 
         try:
-            async with self.driver.stream("GET", path, params=given(parameters), headers=headers) as response:
+            async with self.driver.stream("GET", path, params=given(parameters), **options) as response:
                 yield checked(response)
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise self._unreachable(error) from error
 
-    async def download(self, path: str, **parameters: Any) -> AsyncGenerator[bytes, None]:
+    async def download(self, path: str, /, **parameters: Any) -> AsyncGenerator[bytes, None]:
         """GET a file, portion by portion."""
-        async with self.opened(path, parameters, {}) as response:
+        async with self.opened(path, parameters) as response:
             async for portion in self.driver.portions(response):
                 yield portion
 
-    async def events(self, path: str, parameters: Mapping[str, Any]) -> AsyncGenerator[Json, None]:
-        """The events of a feed, as they come. It ends when the service ends it.
+    async def events(
+        self, path: str, parameters: Mapping[str, Any], *, silence: float | None = None
+    ) -> AsyncGenerator[Json, None]:
+        """The events of a feed, as they come, until the service ends it; before them `begun`, with the token of the
+        epoch after which it begins. silence: seconds without an event after which the connection counts as lost.
 
         Raises:
             ServiceError, Unreachable: also when the connection is lost later.
         """
-        async with self.opened(path, parameters, {"accept": NDJSON}) as response:
+        import httpx
+
+        options: Json = {"headers": {"accept": NDJSON}}
+        if silence is not None:
+            options["timeout"] = httpx.Timeout(silence, connect=_CONNECT_SECONDS)
+        async with self.opened(path, parameters, **options) as response:
+            yield {"event": "begun", "token": response.headers.get("zedlog-token")}
             async for line in self.driver.lines(response):
                 try:
                     event = orjson.loads(line)
@@ -224,24 +233,6 @@ class Connection:
                     # Something between here and the service has ended the answer in the middle of a line.
                     raise Unreachable(f"the connection to {self.url} was lost: half of an event") from error
                 yield event
-
-    async def query_pages(
-        self, goal: str, *, page: int, limit: int | None = None
-    ) -> AsyncGenerator[Json, None]:
-        """Answers of one goal, page by page, at most `limit` rows in all; there is always a first page."""
-        cursor: str | None = None
-        left = limit
-        while True:
-            body: Json = {"query": goal, "limit": page if left is None else min(page, left)}
-            if cursor is not None:
-                body["cursor"] = cursor
-            answer = await self.post("/v1/query", body)
-            yield answer
-            cursor = answer.get("cursor")
-            if left is not None:
-                left -= len(answer["tuples"])
-            if cursor is None or left == 0:
-                return
 
     async def exchange(
         self,

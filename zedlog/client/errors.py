@@ -124,12 +124,6 @@ class ServerFault(ServiceError):
     """500 and the like: a fault of the service itself."""
 
 
-class JobFailed(ServiceError):
-    """An import, an export or a restore did not succeed; `job` is its last state."""
-
-    job: Any = None
-
-
 _BY_CODE: dict[str, type[ServiceError]] = {
     **dict.fromkeys(
         (

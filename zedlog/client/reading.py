@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
-from zedlog.client.answers import Asked, AsyncAnswer
+from zedlog.client.answers import AsyncAnswer
 from zedlog.client.connection import Connection, as_object
 from zedlog.client.errors import Json
 from zedlog.client.models import Commit, Readiness, Relation, Rule
+from zedlog.client.pages import Pages
 
-PAGE_ROWS = 1_000
 At = str | Commit
 """A token of an epoch, or what a transaction answered: read your own writes."""
 
@@ -32,8 +32,8 @@ class Reading(Connection):
         as_of: at this epoch, while it is kept. at_least: wait for the epoch of this token or transaction. limit: the
         most rows in all. page: the most rows that are fetched at once. timeout: seconds that the query may take.
         """
-        fields = {"query": text, "as_of": as_of, "at_least": _token(at_least), "timeout": timeout}
-        return await self._answer(Asked("POST", "/v1/query", fields), page, limit)
+        fields = {"query": text, "as_of": as_of, "at_least": token_of(at_least), "timeout": timeout}
+        return await self._answer("POST", "/v1/query", fields, page, limit)
 
     async def facts(
         self,
@@ -51,34 +51,33 @@ class Reading(Connection):
         """The tuples of a relation whose columns have the given values: `facts("edge", x="a")`. A column that is called
         like a parameter stands in `where`. domain: only what is asserted, or only what rules derive. Others: `query`.
         """
-        bound = {f"where.{name}": _in_url(value) for name, value in {**(where or {}), **columns}.items()}
-        fields = {**bound, "domain": domain, "as_of": as_of, "at_least": _token(at_least)}
-        return await self._answer(Asked("GET", f"{_path(relation)}/facts", fields), page, limit)
+        bound = {f"where.{name}": in_url(value) for name, value in {**(where or {}), **columns}.items()}
+        fields = {**bound, "domain": domain, "as_of": as_of, "at_least": token_of(at_least)}
+        return await self._answer("GET", f"{_path(relation)}/facts", fields, page, limit)
 
-    async def _answer(self, asked: Asked, page: int | None, limit: int | None) -> AsyncAnswer:
-        size = limit if page is None else page if limit is None else min(page, limit)
-        if page is None and limit is not None and limit > PAGE_ROWS:
-            size = None
-        first = as_object(await asked.send(self, size, None))
-        return AsyncAnswer(self, asked, first, page, limit)
+    async def _answer(
+        self, method: str, path: str, fields: Json, page: int | None, limit: int | None
+    ) -> AsyncAnswer:
+        pages = Pages(self, method, path, fields, page, limit)
+        return AsyncAnswer(await pages.next(), pages)
 
     async def relations(self, *, as_of: int | None = None, at_least: At | None = None) -> list[Relation]:
         """All relations: their columns, and how many tuples they have."""
-        found = await self.get("/v1/relations", as_of=as_of, at_least=_token(at_least))
+        found = await self.get("/v1/relations", as_of=as_of, at_least=token_of(at_least))
         return [Relation.model_validate(one) for one in found["relations"]]
 
     async def relation(self, name: str, *, as_of: int | None = None, at_least: At | None = None) -> Relation:
         """One relation."""
-        return Relation.model_validate(await self.get(_path(name), as_of=as_of, at_least=_token(at_least)))
+        return Relation.model_validate(await self.get(_path(name), as_of=as_of, at_least=token_of(at_least)))
 
     async def rules(self, *, as_of: int | None = None, at_least: At | None = None) -> list[Rule]:
         """All rules."""
-        found = await self.get("/v1/rules", as_of=as_of, at_least=_token(at_least))
+        found = await self.get("/v1/rules", as_of=as_of, at_least=token_of(at_least))
         return [Rule.model_validate(one) for one in found["rules"]]
 
     async def declarations(self, *, as_of: int | None = None, at_least: At | None = None) -> str:
         """All declarations, as program text."""
-        found = await self.get("/v1/rules", as_of=as_of, at_least=_token(at_least))
+        found = await self.get("/v1/rules", as_of=as_of, at_least=token_of(at_least))
         return str(found["declarations"])
 
     async def epochs(self, limit: int = 20, *, before: int | None = None) -> list[Json]:
@@ -88,7 +87,7 @@ class Reading(Connection):
 
     async def circuit(self, *, as_of: int | None = None, at_least: At | None = None) -> Json:
         """Strata and plans."""
-        return await self.get("/v1/circuit", as_of=as_of, at_least=_token(at_least))
+        return await self.get("/v1/circuit", as_of=as_of, at_least=token_of(at_least))
 
     async def circuit_mermaid(self, *, as_of: int | None = None, at_least: At | None = None) -> str:
         """The same as a diagram."""
@@ -96,7 +95,7 @@ class Reading(Connection):
             await self.request(
                 "GET",
                 "/v1/circuit",
-                params={"format": "mermaid", "as_of": as_of, "at_least": _token(at_least)},
+                params={"format": "mermaid", "as_of": as_of, "at_least": token_of(at_least)},
                 headers={"accept": "text/plain"},
             )
         )
@@ -111,11 +110,11 @@ class Reading(Connection):
         return Readiness.model_validate(as_object(response))
 
 
-def _token(at: At | None) -> str | None:
+def token_of(at: At | None) -> str | None:
     return at.token if isinstance(at, Commit) else at
 
 
-def _in_url(value: Any) -> str:
+def in_url(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
