@@ -6,16 +6,19 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
+from zedlog.client.admin import Admin
 from zedlog.client.answers import Answer
 from zedlog.client.blocking import BlockingConnection
+from zedlog.client.bulk import Bulk
 from zedlog.client.drivers import Waiting, blocking, calling, iterating, same
 from zedlog.client.insight import Insight
+from zedlog.client.rdf import Rdf
 from zedlog.client.reading import Reading
 from zedlog.client.transaction import Transaction
 from zedlog.client.writing import Writing
 
 
-class Core(Writing, Reading, Insight):
+class Core(Writing, Reading, Insight, Bulk, Admin, Rdf):
     """All that a client can do."""
 
 
@@ -88,3 +91,27 @@ class Client(BlockingConnection):
 
     changes = iterating(Core.changes)
     explain = blocking(Core.explain, same)
+
+    import_files = blocking(Core.import_files, same)
+    upload_file = blocking(Core.upload_file, same)
+    export = blocking(Core.export, same)
+    wait = blocking(Core.wait, same)
+    job = blocking(Core.job, same)
+    jobs = blocking(Core.jobs, same)
+    cancel_job = blocking(Core.cancel_job, same)
+    backup = blocking(Core.backup, same)
+    restore = blocking(Core.restore, same)
+
+    transactions = blocking(Core.transactions, same)
+    cancel = blocking(Core.cancel, same)
+    history = blocking(Core.history, same)
+    blame = blocking(Core.blame, same)
+    sources = blocking(Core.sources, same)
+    audit = blocking(Core.audit, same)
+    audits = blocking(Core.audits, same)
+    tokens = blocking(Core.tokens, same)
+    create_token = blocking(Core.create_token, same)
+    revoke_token = blocking(Core.revoke_token, same)
+
+    sparql = blocking(Core.sparql, Answer)
+    sparql_update = blocking(Core.sparql_update, same)

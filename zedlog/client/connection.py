@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,7 @@ _CONNECT_SECONDS = 5.0
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 # Calls that only read, although they are sent by POST.
-_READS = ("/v1/query", "/v1/explain", "/sparql")
+_READS = ("/v1/query", "/v1/explain")
 _REPLAYED = "Idempotency-Replayed"
 
 
@@ -122,9 +123,10 @@ class Connection:
     async def change(
         self,
         path: str,
-        body: Json | None,
+        body: Json | str | None,
         *,
         method: str = "POST",
+        content_type: str = JSON,
         message: str | None = None,
         source: str | None = None,
         key: str | None = None,
@@ -150,7 +152,8 @@ class Connection:
             "message": message,
             "source": source,
         }
-        response = await self.exchange(method, path, parameters, body, keyed(key), repeatable=key is not None)
+        headers = {"content-type": content_type, **keyed(key)}
+        response = await self.exchange(method, path, parameters, body, headers, repeatable=key is not None)
         outcome = await self._settled(as_object(response), patience)
         return {**outcome, "replayed": _REPLAYED in response.headers}
 
@@ -301,6 +304,11 @@ class Connection:
 def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that are not None."""
     return {name: value for name, value in parameters.items() if value is not None}
+
+
+def new_key() -> str:
+    """An Idempotency-Key that nobody has used."""
+    return uuid.uuid4().hex
 
 
 def keyed(key: str | None) -> dict[str, str]:

@@ -53,7 +53,7 @@ class Reading(Connection):
         """
         bound = {f"where.{name}": in_url(value) for name, value in {**(where or {}), **columns}.items()}
         fields = {**bound, "domain": domain, "as_of": as_of, "at_least": token_of(at_least)}
-        return await self._answer("GET", f"{_path(relation)}/facts", fields, page, limit)
+        return await self._answer("GET", facts_path(relation), fields, page, limit)
 
     async def _answer(
         self, method: str, path: str, fields: Json, page: int | None, limit: int | None
@@ -120,3 +120,7 @@ def in_url(value: Any) -> str:
 
 def _path(relation: str) -> str:
     return f"/v1/relations/{quote(relation, safe='')}"
+
+
+def facts_path(relation: str) -> str:
+    return f"{_path(relation)}/facts"

@@ -12,12 +12,12 @@ none is given, so that after a lost connection it is sent again and applied once
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, TypedDict
 
+from zedlog.client.connection import new_key
 from zedlog.client.drivers import finish
 from zedlog.client.errors import Json
 from zedlog.client.models import Commit, Rule
@@ -60,7 +60,7 @@ class Draft:
     key: str = ""
 
     def __post_init__(self) -> None:
-        self.key = self.key or self.options.get("key") or uuid.uuid4().hex
+        self.key = self.key or self.options.get("key") or new_key()
 
     def add(self, relation: str, rows: Any, *, weight: int = 1) -> None:
         """Add facts: tuples, or a table of Polars, pandas or Arrow."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from zedlog.client.connection import Connection
+from zedlog.client.connection import Connection, new_key
 from zedlog.client.models import Commit, Rule
 from zedlog.client.transaction import RULE_ID, AsyncTransaction, Draft, Mode, Options, Replaces
 
@@ -118,6 +118,6 @@ class Writing(Connection):
             message=message,
             dry_run=dry_run,
             delta=dry_run,
-            key=key or Draft({}).key,
+            key=key or new_key(),
         )
         return Commit.model_validate(answer)
