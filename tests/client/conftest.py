@@ -6,13 +6,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.live import LiveSystem
 from zedlog import AsyncClient, Client
-
-Answering = Callable[[httpx.Request], httpx.Response]
 
 
 @pytest.fixture
@@ -21,13 +18,40 @@ def client(live: LiveSystem) -> Iterator[Client]:
         yield made
 
 
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that clients would have made."""
+    made: list[float] = []
+
+    async def sleep(self: Any, seconds: float) -> None:
+        made.append(seconds)
+
+    monkeypatch.setattr("zedlog.client.drivers.Blocking.sleep", sleep)
+    monkeypatch.setattr("zedlog.client.drivers.Waiting.sleep", sleep)
+    return made
+
+
+@pytest.fixture
+def scripted(kind: str, no_pauses: list[float]) -> Iterator[Callable[..., Both]]:
+    """Makes a client that a transport answers."""
+    made: list[Both] = []
+
+    def make(transport: Any, **options: Any) -> Both:
+        made.append(Both(kind, transport=transport, **{"url": "http://zedlog.test", **options}))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
 class Both:
     """Calls a method of either client and gives what it gives: tests run over both."""
 
     def __init__(self, kind: str, **options: Any) -> None:
-        self.kind, self.options = kind, options
-        self.runner = asyncio.Runner()
+        self.kind = kind
         self.client: Any = (Client if kind == "blocking" else AsyncClient)(**options)
+        self.runner = asyncio.Runner()
 
     def run(self, work: Any) -> Any:
         """The value of what a method gave: a coroutine's result, or the value itself; a list of what it iterates."""

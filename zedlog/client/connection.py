@@ -64,7 +64,7 @@ class Connection:
         """`transport` replaces the network. Without a `token`, the one of `ZEDLOG_TOKEN` goes with every request.
 
         Raises:
-            Unreachable: what is there cannot be a token.
+            Unreachable: what is there cannot be a token, or the URL is none.
         """
         import httpx
 
@@ -72,12 +72,15 @@ class Connection:
         given = (os.environ.get(TOKEN_VARIABLE, "") if token is None else token).strip()
         if not (given.isascii() and given.isprintable()):
             raise Unreachable(f"what {TOKEN_VARIABLE if token is None else 'token'} holds is not a token")
-        self.driver = driver(
-            base_url=self.url,
-            timeout=httpx.Timeout(timeout, connect=_CONNECT_SECONDS),
-            transport=transport,
-            headers={"authorization": f"Bearer {given}"} if given else {},
-        )
+        try:
+            self.driver = driver(
+                base_url=self.url,
+                timeout=httpx.Timeout(timeout, connect=_CONNECT_SECONDS),
+                transport=transport,
+                headers={"authorization": f"Bearer {given}"} if given else {},
+            )
+        except httpx.InvalidURL as error:
+            raise self._unreachable(error) from error
         self._reached = False
 
     async def close(self) -> None:
