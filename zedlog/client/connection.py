@@ -259,7 +259,7 @@ class Connection:
         options = {
             "params": given(parameters or {}),
             "headers": sent,
-            "content": body if body is None or isinstance(body, bytes | str) else orjson.dumps(body),
+            "content": _encoded(body),
         }
         if repeatable is None:
             repeatable = method in ("GET", "HEAD") or path in _READS or "idempotency-key" in sent
@@ -307,6 +307,12 @@ class Connection:
 def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that are not None."""
     return {name: value for name, value in parameters.items() if value is not None}
+
+
+def _encoded(body: Any) -> bytes | None:
+    if body is None or isinstance(body, bytes):
+        return body
+    return body.encode() if isinstance(body, str) else orjson.dumps(body)
 
 
 def new_key() -> str:
