@@ -20,7 +20,7 @@ from fastapi import FastAPI
 
 from engine.server.options import read_settings
 from engine.storage.client import DatabaseClient
-from service import problems
+from service import problems, reference
 from service.access.guard import Guard
 from service.access.log import configure
 from service.access.openid import Provider
@@ -104,7 +104,7 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
         await service.feeds.close()
         await service.client.close()
 
-    app = FastAPI(title="Zedlog", lifespan=lifespan, redirect_slashes=False, redoc_url=None)
+    app = FastAPI(title="Zedlog", lifespan=lifespan, redirect_slashes=False, docs_url=None, redoc_url=None)
     app.state.service = service
     routers = [module.router for module in _CALLS]
     sessions = None if settings.no_console else Sessions()
@@ -121,6 +121,7 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
     for router in routers:
         app.include_router(router)
     describe(app)
+    reference.install(app)
     console = None if sessions is None else mount(app, sessions, settings.tls_cert is not None)
     return app
 

@@ -90,8 +90,10 @@ def draw(found: Preview, kept: bool = False) -> None:
     for name, one in sorted(changes.items()):
         with ui.row().classes("items-baseline gap-3"):
             ui.label(name).classes("font-mono text-bold")
-            ui.label(f"+{one['inserted']:,}").classes("text-positive")
-            ui.label(f"-{one['deleted']:,}").classes("text-negative")
+            if one["inserted"]:
+                ui.label(f"+{one['inserted']:,}").classes("text-positive")
+            if one["deleted"]:
+                ui.label(f"-{one['deleted']:,}").classes("text-negative")
         came, went = found.examples.get(name, ((), ()))
         _examples(name, "+", came, one["inserted"])
         _examples(name, "-", went, one["deleted"])

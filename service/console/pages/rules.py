@@ -70,7 +70,14 @@ class RulesPage:
         wide = {"classes": "zl-wide", "headerClasses": "zl-wide"}
         columns: list[dict[str, Any]] = [
             {"name": "stratum", "label": "Stratum", "field": "stratum", "sortable": True, **wide},
-            {"name": "relation", "label": "Relation", "field": "relation", "align": "left", "sortable": True},
+            {
+                "name": "relation",
+                "label": "Relation",
+                "field": "relation",
+                "align": "left",
+                "sortable": True,
+                **wide,
+            },
             {
                 "name": "rule",
                 "label": "Rule",
@@ -79,7 +86,7 @@ class RulesPage:
                 "style": "white-space: normal",
             },
             {"name": "weight", "label": "Weight", "field": "weight", "sortable": True, **wide},
-            {"name": "tuples", "label": "Derived tuples", "field": "tuples", "sortable": True},
+            {"name": "tuples", "label": "Derived in the relation", "field": "tuples", "sortable": True},
             {"name": "changed", "label": "Changed last", "field": "changed", "align": "left", **wide},
         ]
         columns[2]["classes"] = "font-mono"
