@@ -81,11 +81,7 @@ class _Drawing:
             nodes += [self._relation(relation, stratum, column) for relation in stratum["relations"]]
             for rule in stratum["rules"]:
                 if with_rules:
-                    about = {"kind": "rule", "rule": rule["id"], "stratum": stratum["number"]}
-                    place = self._place(column - 0.5)
-                    nodes.append(
-                        _node(f"rule {rule['id']}", _short(rule["rule"]), rule["rule"], _RULE, place, about)
-                    )
+                    nodes.append(_rule_node(rule, stratum["number"], self._place(column - 0.5)))
                 links += _rule_links(rule, with_rules=with_rules)
             for fold in stratum["folds"]:
                 links += [
@@ -151,6 +147,14 @@ def _node(id_: str, label: str, told: str, colour: str, place: Json, about: Json
         "label": {"formatter": label.replace("{", "(").replace("}", ")")},
         "about": about,
     }
+
+
+def _rule_node(rule: Json, stratum: int, place: Json) -> Json:
+    """A rule is a dot with the beginning of its text below it: whole rules would cover each other."""
+    about = {"kind": "rule", "rule": rule["id"], "stratum": stratum}
+    node = _node(f"rule {rule['id']}", _short(rule["rule"], 20), rule["rule"], _RULE, place, about)
+    label = {**node["label"], "position": "bottom", "color": "#7c8798", "fontSize": 10}
+    return {**node, "symbol": "circle", "symbolSize": 14, "label": label}
 
 
 def _rule_links(rule: Json, *, with_rules: bool) -> list[Json]:

@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any, Final
 
-from engine.bulk.request import CSV, DELIMITED, JSONL, NTRIPLES, PARQUET, guess_format
+from engine.bulk.request import CSV, DELIMITED, JSONL, NTRIPLES, PACKED, PARQUET, guess_format
 from engine.errors import InvalidRequestError
 from engine.language.schema import ColumnType
 from service.delimited import BadFile, FileColumns, first_line, header_types, rows, survey
 
 HEAD_BYTES: Final = 64 * 1024
+# What bzip2 packs cannot be read before a whole block is there, which has up to 900,000 bytes.
+_PACKED_BYTES: Final = 1_000_000
 ROWS: Final = 10
 _WIDEST: Final = 200
 """Characters of a value that are shown."""
@@ -43,17 +45,18 @@ class Preview:
 
 async def head_of(portions: AsyncIterator[bytes], name: str) -> tuple[bytes, bool]:
     """The first bytes of a file, unpacked, and whether they are all of it."""
-    raw, most = b"", HEAD_BYTES
+    raw, most, lower = b"", HEAD_BYTES, name.lower()
+    enough = _PACKED_BYTES if lower.endswith(PACKED) else most
+    whole = True
     async for portion in portions:
         raw += portion
-        if len(raw) > most:
+        if len(raw) > enough:
+            whole = False
             break
-    whole = len(raw) <= most
-    lower = name.lower()
     try:
         if lower.endswith(".gz"):
             unpacking = zlib.decompressobj(wbits=31)
-            raw = unpacking.decompress(raw[:most], most)
+            raw = unpacking.decompress(raw, most)
             whole = whole and unpacking.eof
         elif lower.endswith(".bz2"):
             reading = bz2.BZ2Decompressor()

@@ -23,7 +23,7 @@ _VIEWS: dict[Size, dict[str, Any]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True},
 }
 _LOCAL_SCHEMES = ("data", "blob", "about")
-WAIT_MS = 30_000
+WAIT_MS = 90_000
 """What is waited for on a page; only a failure waits so long."""
 _WIDTH = "() => Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)"
 
