@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from nicegui import background_tasks, ui
 
-from service.console.client import ServiceError
+from service.console.client import ClientError, ServiceError
 from service.console.editor import Editor
 from service.console.export import FORMATS
 from service.console.here import Here, Page, address
@@ -156,7 +156,10 @@ class QueryPage:
                 if self._running is asyncio.current_task():
                     self._told.text = "Stopped."
                 raise
-            except ServiceError as error:
+            except ClientError as error:
+                if not isinstance(error, ServiceError):
+                    self._refuse("unavailable", str(error))
+                    return
                 if error.status == 401:
                     self._here.tell(error)
                 self._refuse(error.code, error.problem.get("rendered") or error.detail)
