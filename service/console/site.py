@@ -15,13 +15,23 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp
 
 from service.console.client import ServiceError
+from service.console.downloads import BACKUP, backup
 from service.console.export import export
 from service.console.frame import surround, theme_of
 from service.console.here import Here, Page, address, client_of, person_of
 from service.console.login import trouble_page
-from service.console.pages import overview, query, rules
+from service.console.pages import admin, changes, circuit, data, explain, overview, query, rules
 
-PAGES: Final[tuple[Page, ...]] = (overview.PAGE, query.PAGE, rules.PAGE)
+PAGES: Final[tuple[Page, ...]] = (
+    overview.PAGE,
+    query.PAGE,
+    rules.PAGE,
+    circuit.PAGE,
+    explain.PAGE,
+    changes.PAGE,
+    data.PAGE,
+    admin.PAGE,
+)
 """In the order of the navigation."""
 
 _ICON: Final = (
@@ -40,6 +50,7 @@ async def running() -> AsyncIterator[ASGIApp]:
     """NiceGUI with all pages, until the end of the block. NiceGUI is one for the whole process."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_route("/console/export", export)
+    app.add_route(BACKUP, backup)
     for page in PAGES:
         _register(page)
     ui.run_with(
