@@ -1,60 +1,65 @@
-"""The client with which the console asks the API; what it raises has the API's code and text."""
+"""The client with which the console asks the API: Zedlog's own (zedlog/client), over the way inside (inside.py).
+
+What it raises has the API's code and text. Pages read the documents of the API as they are; `stream` is for answers
+that are read as they come, `answer` for those that are no JSON or whose headers matter.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
 from service.console.inside import BASE
+from zedlog.client.client import AsyncClient
+from zedlog.client.connection import checked, decoded
+from zedlog.client.errors import ClientError, ServiceError, Unreachable
 
-TIMEOUT_SECONDS = 120.0
+__all__ = ["Client", "ClientError", "ServiceError", "Unreachable"]
 
-
-class ServiceError(Exception):
-    """The service refused. problem: its document, with `line` and `column` for program text."""
-
-    def __init__(self, status: int, code: str, detail: str, problem: Mapping[str, Any] | None = None) -> None:
-        super().__init__(detail)
-        self.status, self.code, self.detail = status, code, detail
-        self.problem = dict(problem or {})
+_SECONDS: Final = 120.0
 
 
-class Client:
-    """`async with Client(transport) as client: await client.request("GET", "/v1/rules")`."""
+class Client(AsyncClient):
+    """A client of the app that the transport leads to. It has no token of its own: the transport adds the person's."""
 
     def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
-        self.http = httpx.AsyncClient(transport=transport, base_url=BASE, timeout=TIMEOUT_SECONDS)
+        super().__init__(BASE, token="", timeout=_SECONDS, transport=transport)
+        self.http = httpx.AsyncClient(base_url=BASE, timeout=_SECONDS, transport=transport)
+
+    async def __aenter__(self) -> Client:
+        return self
 
     async def request(
         self,
         method: str,
         path: str,
         *,
-        params: Any = None,
+        params: Mapping[str, Any] | None = None,
         json: Any = None,
-        content: Any = None,
+        content: bytes | str | AsyncIterator[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """The document that answers a request.
+        """As any client's; `content` may also be a file that is sent as it is read, which is sent once.
+
+        Raises:
+            ServiceError, Unreachable.
+        """
+        if content is None or isinstance(content, bytes | str):
+            return await super().request(
+                method, path, params=params, json=json, content=content, headers=headers
+            )
+        return decoded(await self.answer(method, path, params=params, content=content, headers=headers))
+
+    async def answer(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """A call that is sent once, and its answer as it is.
 
         Raises:
             ServiceError: the service refused.
         """
-        answer = await self.answer(
-            method, path, params=params, json=json, content=content, headers=dict(headers or {})
-        )
-        return answer.json() if "json" in answer.headers.get("content-type", "") else answer.text
-
-    async def answer(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """The same, for answers that are no JSON, or whose headers matter."""
-        answer = await self.http.request(method, path, **options)
-        if answer.is_error:
-            raise refusal(answer)
-        return answer
+        return checked(await self.http.request(method, path, **options))
 
     @asynccontextmanager
     async def stream(self, method: str, path: str, **options: Any) -> AsyncIterator[httpx.Response]:
@@ -66,26 +71,4 @@ class Client:
         async with self.http.stream(method, path, **options) as answer:
             if answer.is_error:
                 await answer.aread()
-                raise refusal(answer)
-            yield answer
-
-    async def __aenter__(self) -> Client:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.http.aclose()
-
-
-def refusal(answer: httpx.Response) -> ServiceError:
-    """What a problem document says."""
-    try:
-        problem = answer.json()
-    except ValueError:
-        problem = {}
-    if not isinstance(problem, dict):
-        problem = {}
-    code = str(problem.get("code", f"status_{answer.status_code}"))
-    detail = str(problem.get("detail", answer.reason_phrase))
-    return ServiceError(answer.status_code, code, detail, problem)
+            yield checked(answer)

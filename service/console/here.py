@@ -13,7 +13,7 @@ from nicegui.client import Client as Tab
 from starlette.requests import Request
 
 from service.access.sessions import secret_of
-from service.console.client import Client, ServiceError
+from service.console.client import Client, ClientError, ServiceError
 from service.console.inside import Inside
 from service.principal import ROLES, Role
 
@@ -64,19 +64,20 @@ class Here:
         """Inside of this, an error of the API is shown to the person instead of being raised."""
         try:
             yield
-        except ServiceError as error:
+        except ClientError as error:
             self.tell(error)
 
-    def tell(self, error: ServiceError) -> None:
+    def tell(self, error: ClientError) -> None:
         """Show an error: its code and its text."""
         if self.tab.is_deleted:
             return
         with self.tab:
-            if error.status == 401:
+            code = error.code if isinstance(error, ServiceError) else "unavailable"
+            if isinstance(error, ServiceError) and error.status == 401:
                 ui.navigate.to(address("/console/login", next=address(self.page.path, **self.parameters)))
                 return
             ui.notify(
-                f"{error.code}: {error.detail}",
+                f"{code}: {error}",
                 type="negative",
                 multi_line=True,
                 timeout=15_000,

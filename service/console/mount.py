@@ -27,8 +27,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from engine.errors import ZedlogError
 from service.access.errors import UnauthorizedError
 from service.access.sessions import ROOT, Sessions, cookie_name, is_console, secret_of
-from service.console.client import Client, ServiceError
-from service.console.inside import Inside
 from service.console.login import login_page, trouble_page
 from service.context import log
 from service.principal import ANONYMOUS
@@ -128,13 +126,16 @@ class Console:
             return HTMLResponse(login_page("", where))
         if request.method != "POST":
             return Response(status_code=405, headers={"Allow": "GET, POST"})
+        # Imported here: a service whose console nobody opens has no use for the client.
+        from service.console.client import Client, ServiceError
+        from service.console.inside import Inside
+
         form = await _form(request)
         where, token = _inner(form.get("next")), form.get("token", "").strip()
         try:
             if not token or not token.isascii() or not token.isprintable() or " " in token:
-                raise ServiceError(
-                    401, "unauthorized", "This is not a token. Paste all of it, and nothing else."
-                )
+                wrong = "This is not a token. Paste all of it, and nothing else."
+                raise ServiceError(401, {"code": "unauthorized", "detail": wrong})
             authorization = b"Bearer " + token.encode()
             transport = Inside(self._app, request.scope.get("server"), lambda: authorization)
             async with Client(transport) as client:

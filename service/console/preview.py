@@ -17,6 +17,8 @@ from service.console.rows import as_text
 # Up to so many tuples, all of them are fetched to choose examples from.
 _MOST_FETCHED: Final = 20_000
 _EXAMPLES: Final = 10
+# How long a page waits for an outcome while the engine is busy, or away.
+PATIENCE_SECONDS: Final = 120.0
 TRANSACTIONS: Final = "/v1/transactions"
 RULES: Final = "/v1/rules"
 
@@ -37,15 +39,16 @@ async def preview(client: Client, path: str, body: Mapping[str, Any], rule: str 
 
     Raises:
         ServiceError: the change would be refused.
+        Unreachable: no engine has tried it.
     """
-    document = await client.request("POST", path, params={"dry_run": "true"}, json=body)
+    document = await client.change(path, dict(body), dry_run=True, patience=PATIENCE_SECONDS)
     changes = document["changes"]
     total = sum(one["inserted"] + one["deleted"] for one in changes.values())
     if total > _MOST_FETCHED:
         return await _by_query(client, document, rule, total)
     if total == 0:
         return Preview(document)
-    whole = await client.request("POST", path, params={"dry_run": "true", "return": "delta"}, json=body)
+    whole = await client.change(path, dict(body), dry_run=True, delta=True, patience=PATIENCE_SECONDS)
     delta = whole.get("delta")
     if delta is None:
         return Preview(

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from nicegui import ui
 
-from service.console.client import ServiceError
+from service.console.client import ClientError, ServiceError
 from service.console.example import PROGRAM, QUERY
 from service.console.here import Here, Page, address
 from service.console.timeline import chart, clock, sparkline, told
+from zedlog.client.connection import new_key
 
 _EPOCHS: Final = 100
 # How often the page asks whether there is something new.
@@ -75,11 +76,11 @@ class Overview:
             refused = await client.request(
                 "GET", "/v1/transactions", params={"status": "refused", "limit": 50}
             )
-            metrics = await client.request("GET", "/metrics")
+            metrics = (await client.answer("GET", "/metrics")).text
             seen = (epochs["epochs"][:1], refused["transactions"][:1])
             relations = None if seen == self._seen else await client.request("GET", "/v1/relations")
-        except ServiceError as error:
-            if error.status == 401:
+        except ClientError as error:
+            if isinstance(error, ServiceError) and error.status == 401:
                 self._here.tell(error)
             self._draw_trouble(error)
             return
@@ -92,17 +93,17 @@ class Overview:
     async def _state(self) -> Mapping[str, Any]:
         """What `/readyz` says, ready or not."""
         try:
-            found: Mapping[str, Any] = await self._here.client.request("GET", "/readyz")
+            found: Mapping[str, Any] = (await self._here.client.answer("GET", "/readyz")).json()
         except ServiceError as error:
             if error.status != 503:
                 raise
             return error.problem
         return found
 
-    def _draw_trouble(self, error: ServiceError) -> None:
+    def _draw_trouble(self, error: ClientError) -> None:
         self._cards.clear()
         with self._cards:
-            self._card("The service", "cannot answer", f"{error.code}: {error.detail}", bad=True)
+            self._card("The service", "cannot answer", str(error), bad=True)
 
     def _draw_state(self, state: Mapping[str, Any], epochs: Mapping[str, Any], metrics: str) -> None:
         missing = state.get("missing", ())
@@ -193,8 +194,7 @@ class Overview:
 
     async def _load(self) -> None:
         with self._here.telling():
-            body = {"program": PROGRAM}
-            done = await self._here.client.request("POST", "/v1/rules", json=body, params={"mode": "set"})
+            done = await self._here.client.change("/v1/rules", {"program": PROGRAM}, key=new_key())
             ui.notify(f"The example was loaded in epoch {done['epoch']}.", type="positive")
             await self.refresh()
             with self._next:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from nicegui import background_tasks, ui
 
-from service.console.client import ServiceError
+from service.console.client import ClientError, ServiceError
 from service.console.editor import Editor
 from service.console.export import FORMATS
 from service.console.here import Here, Page, address
@@ -115,32 +115,32 @@ class QueryPage:
             return
         if as_of:
             self._asked["as_of"] = int(as_of)
-        self._pages = [None]
         self._here.remember(q=self._asked["query"], as_of=as_of or None)
-        self._begin()
+        # The rows of another query must not look like those of this one, even if it is stopped.
+        self._document = {}
+        self._answer.clear()
+        self._begin([None])
 
     def _limit(self) -> int:
         size, most = int(self._size.value), self._here.person.rows
         return size if most is None else min(size, most)
 
     def turn(self, step: int) -> None:
-        """To the next page, or back."""
-        if step > 0:
-            self._pages.append(self._document["cursor"])
-        else:
-            self._pages.pop()
-        self._begin()
+        """To the next page, or back; a second click before the page is there does nothing."""
+        if self._running is None or self._running.done():
+            self._begin([*self._pages, self._document["cursor"]] if step > 0 else self._pages[:-1])
 
     def stop(self) -> None:
         """Give the running query up; the service stops working on it."""
         if self._running is not None:
             self._running.cancel()
 
-    def _begin(self) -> None:
+    def _begin(self, pages: list[str | None]) -> None:
+        """pages: the cursors of the pages up to the one that is asked for."""
         self.stop()
-        self._running = background_tasks.create(self._work(), name="query")
+        self._running = background_tasks.create(self._work(pages), name="query")
 
-    async def _work(self) -> None:
+    async def _work(self, pages: list[str | None]) -> None:
         with self._here.tab:
             self._error.text = ""
             self._editor.unmark()
@@ -148,15 +148,18 @@ class QueryPage:
             self._stop_button.set_visibility(True)
             started = time.perf_counter()
             asked = dict(self._asked)
-            if self._pages[-1] is not None:
-                asked["cursor"] = self._pages[-1]
+            if pages[-1] is not None:
+                asked["cursor"] = pages[-1]
             try:
                 document = await self._here.client.request("POST", "/v1/query", json=asked)
             except asyncio.CancelledError:
                 if self._running is asyncio.current_task():
                     self._told.text = "Stopped."
                 raise
-            except ServiceError as error:
+            except ClientError as error:
+                if not isinstance(error, ServiceError):
+                    self._refuse("unavailable", str(error))
+                    return
                 if error.status == 401:
                     self._here.tell(error)
                 self._refuse(error.code, error.problem.get("rendered") or error.detail)
@@ -165,7 +168,7 @@ class QueryPage:
             finally:
                 if self._running is asyncio.current_task():
                     self._stop_button.set_visibility(False)
-            self._document = document
+            self._document, self._pages = document, pages
             self._show((time.perf_counter() - started) * 1000)
             text = json.dumps(asked["query"])
             ui.run_javascript(_REMEMBER % {"key": _HISTORY, "text": text, "most": _MOST_HISTORY})
@@ -184,9 +187,7 @@ class QueryPage:
         self._answer.clear()
         if "holds" in document:
             self._told.text = f"{'true' if document['holds'] else 'false'} - {where}"
-            self._explain(
-                [self._asked["query"].rstrip(" .")] if tuples_of(self._asked["query"], [], []) else []
-            )
+            self._explain(tuples_of(self._asked["query"], [], []))
             return
         if not rows:
             self._told.text = f"No rows - {where}"

@@ -9,11 +9,12 @@ from nicegui import ui
 
 from engine.errors import ZedlogError
 from engine.language.parser import parse_program
-from service.console.client import ServiceError
+from service.console.client import ClientError, ServiceError
 from service.console.editor import Editor
 from service.console.here import Here, Page, address
-from service.console.preview import RULES, TRANSACTIONS, Preview, draw, preview
+from service.console.preview import PATIENCE_SECONDS, RULES, TRANSACTIONS, Preview, draw, preview
 from service.console.timeline import clock
+from zedlog.client.connection import new_key
 
 _ACTIONS: Final = """
 <q-td :props="props">
@@ -243,7 +244,7 @@ class RulesPage:
             ui.spinner()
         try:
             found = await preview(self._here.client, path, body, rule)
-        except ServiceError as error:
+        except ClientError as error:
             self._refuse(error)
             return
         self._tried = (path, body)
@@ -258,8 +259,9 @@ class RulesPage:
         self._tried = None
         self._keep.set_visibility(False)
         try:
-            done = await self._here.client.request("POST", path, json=body)
-        except ServiceError as error:
+            # With a key, so that an answer that was lost does not apply it twice.
+            done = await self._here.client.change(path, body, key=new_key(), patience=PATIENCE_SECONDS)
+        except ClientError as error:
             self._refuse(error)
             return
         self._edit("Add rules", None, "")
@@ -271,8 +273,11 @@ class RulesPage:
         with self._shown, ui.card().classes("w-full gap-1").props("flat bordered"):
             draw(found, kept)
 
-    def _refuse(self, error: ServiceError) -> None:
+    def _refuse(self, error: ClientError) -> None:
         self._forget()
+        if not isinstance(error, ServiceError):
+            self._error.text = str(error)
+            return
         if error.status == 401:
             self._here.tell(error)
         self._error.text = f"{error.code}: {error.problem.get('rendered') or error.detail}"
