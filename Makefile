@@ -42,5 +42,5 @@ serve: ## start the service on http://127.0.0.1:8321, data in ./.zedlog
 	@exec $(BIN)/zedlog serve
 
 clean: ## remove the environment and all caches (not your data in ./.zedlog)
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .screenshots
 	find engine service zedlog tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -20,12 +20,14 @@ from fastapi import FastAPI
 
 from engine.server.options import read_settings
 from engine.storage.client import DatabaseClient
-from service import problems
+from service import problems, reference
 from service.access.guard import Guard
 from service.access.log import configure
 from service.access.openid import Provider
 from service.access.roles import Decisions
+from service.access.sessions import Sessions
 from service.access.tokens import TokenTable
+from service.console.mount import mount
 from service.context import Service
 from service.description import describe
 from service.evaluation import Evaluator
@@ -49,6 +51,7 @@ from service.routes import (
     subscriptions,
     tokens,
     transactions,
+    whoami,
 )
 from service.settings import Settings
 
@@ -69,6 +72,7 @@ _CALLS = (
     history,
     sources,
     tokens,
+    whoami,
 )
 
 
@@ -95,20 +99,30 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
         loading = asyncio.create_task(_load(service))
         yield
         await asyncio.gather(loading, return_exceptions=True)
+        if console is not None:
+            await console.close()
         await service.feeds.close()
         await service.client.close()
 
-    app = FastAPI(title="Zedlog", lifespan=lifespan, redirect_slashes=False, redoc_url=None)
+    app = FastAPI(title="Zedlog", lifespan=lifespan, redirect_slashes=False, docs_url=None, redoc_url=None)
     app.state.service = service
     routers = [module.router for module in _CALLS]
+    sessions = None if settings.no_console else Sessions()
     app.add_middleware(
-        Guard, settings=settings, tokens=table, provider=_provider(settings), decisions=Decisions(routers)
+        Guard,
+        settings=settings,
+        tokens=table,
+        provider=_provider(settings),
+        decisions=Decisions(routers),
+        sessions=sessions,
     )
     app.add_middleware(MetricsMiddleware, metrics=service.metrics)
     problems.install(app)
     for router in routers:
         app.include_router(router)
     describe(app)
+    reference.install(app)
+    console = None if sessions is None else mount(app, sessions, settings.tls_cert is not None)
     return app
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from engine.data.transaction import Transaction, check_weight
 from engine.errors import Span, UnsupportedFeatureError, ZedlogError
@@ -37,11 +37,13 @@ def transaction_from_json(decoded: Any, *, dry_run: bool, return_delta: bool) ->
         ProgramError: a rule or a declaration is wrong in itself.
     """
     body = read_as(TransactionBody, decoded)
-    declarations = body.declarations
+    given = body.declarations
+    declarations = given if isinstance(given, str) else "\n".join(given)
+    more = with_place("program", lambda: _parts(body.program, 1))
     transaction = Transaction.parse(
-        [vars(change) for change in body.facts],
-        [vars(change) for change in body.rules],
-        declarations if isinstance(declarations, str) else "\n".join(declarations),
+        [vars(change) for change in body.facts] + more.facts,
+        [vars(change) for change in body.rules] + more.rules,
+        "\n".join(filter(None, (declarations, more.declarations))),
         body.mode,
         dry_run,
         return_delta,
@@ -91,20 +93,33 @@ def program_transaction(
         ProgramError: the text is not a program, or a rule in it is unsafe.
         UnsupportedFeatureError: it contains a directive to read files.
     """
-    program = with_place(where, lambda: _checked_program(text))
+    parts = with_place(where, lambda: _parts(text, weight))
+    return Transaction.parse(
+        parts.facts, parts.rules, parts.declarations, mode, dry_run, return_delta, parts.undeclare
+    )
+
+
+class _Parts(NamedTuple):
+    """What a program's text adds to a transaction."""
+
+    facts: list[dict[str, Any]]
+    rules: list[dict[str, Any]]
+    declarations: str
+    undeclare: list[str]
+
+
+def _parts(text: str, weight: int) -> _Parts:
+    program = _checked_program(text)
     tuples: dict[str, list[list[Any]]] = {}
     for fact in program.facts:
         row = [term.value for term in fact.terms if isinstance(term, Constant)]
         tuples.setdefault(fact.relation, []).append(row)
     # The rules that one clause became share its span: the clause is sent once, and twice if it stands there twice.
     clauses = [_source(text, span) for span in dict.fromkeys(rule.span for rule in program.rules)]
-    return Transaction.parse(
+    return _Parts(
         [{"relation": relation, "tuples": rows, "weight": weight} for relation, rows in tuples.items()],
         [{"rule": clause, "weight": weight} for clause in clauses],
         "\n".join(map(_declaration_text, program.declarations)) if weight > 0 else "",
-        mode,
-        dry_run,
-        return_delta,
         [declaration.relation for declaration in program.declarations] if weight < 0 else [],
     )
 

@@ -67,6 +67,13 @@ class TransactionBody(Strict):
         must("be program text, or a list of such texts"),
         Field(examples=[".decl edge(x: symbol, y: symbol)"]),
     ] = ""
+    program: Annotated[
+        StrictStr,
+        Field(
+            description="Program text: its declarations, facts and rules are added to the others.",
+            examples=['edge("a", "b"). tc(x, y) :- edge(x, y).'],
+        ),
+    ] = ""
     undeclare: Annotated[
         list[StrictStr],
         Field(

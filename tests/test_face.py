@@ -23,7 +23,7 @@ def handed_on() -> dict[str, str]:
     return {
         alias.name: f"{node.module}"
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("engine.")
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(("engine.", "zedlog.client."))
         for alias in node.names
     }
 

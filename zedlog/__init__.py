@@ -1,6 +1,7 @@
 """Zedlog as a library: incremental Datalog over Z-sets.
 
-    from zedlog import Reasoner
+    from zedlog import Reasoner          # incremental Datalog in this process
+    from zedlog import Client            # the client of a running service
 
 This module holds the names that a user needs; each is imported when it is first used, so that `import zedlog` is cheap.
 `zedlog.errors` has the exceptions.
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
     from engine.spark.session.options import SparkOptions
     from engine.spark.session.session import SparkSource
     from zedlog import errors
+    from zedlog.client.client import AsyncClient, Client
 
     __version__: str
 
 __all__ = [
     "Answer",
+    "AsyncClient",
     "Budget",
+    "Client",
     "Column",
     "EpochResult",
     "FactChange",
@@ -49,7 +53,9 @@ __all__ = [
 
 _MODULES = {
     "Answer": "engine.database.query",
+    "AsyncClient": "zedlog.client.client",
     "Budget": "engine.maintenance.placement",
+    "Client": "zedlog.client.client",
     "Column": "engine.language.schema",
     "EpochResult": "engine.database.epoch",
     "FactChange": "engine.data.transaction",

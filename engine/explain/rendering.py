@@ -257,11 +257,12 @@ def filled(step: Checked, namer: Namer) -> Comparison:
 @dataclass(frozen=True, slots=True)
 class Line:
     """A line of a tree: how deep it stands, its text, and what it is: a node's kind, `absent`, `condition`, `again`,
-    `fold`, `more` or `rule`."""
+    `fold`, `more` or `rule`. node: the id of the tuple that it is about, which can be asked for."""
 
     depth: int
     text: str
     kind: str
+    node: str | None = None
 
 
 _REMARKS = {
@@ -289,21 +290,21 @@ def _node_lines(nodes: Json, id_: str, depth: int, seen: set[str], made: list[Li
     node = nodes.get(id_, {"kind": "open"})
     kind = node["kind"]
     if id_ in seen and kind not in ("fact", "open"):
-        made.append(Line(depth, f"{id_}  (see above)", "again"))
+        made.append(Line(depth, f"{id_}  (see above)", "again", id_))
         return
     seen.add(id_)
     if kind == "fact":
         weight = "" if node["weight"] == 1 else f", weight {node['weight']}"
-        made.append(Line(depth, f"{id_}  (fact{weight}{origin_text(node)})", kind))
+        made.append(Line(depth, f"{id_}  (fact{weight}{origin_text(node)})", kind, id_))
     elif kind == "holds":
-        made.append(Line(depth, id_, kind))
+        made.append(Line(depth, id_, kind, id_))
     elif kind == "rule":
         derivation = node["derivation"]
-        made.append(Line(depth, f"{id_}  by {derivation['rule']}: {derivation['text']}", kind))
+        made.append(Line(depth, f"{id_}  by {derivation['rule']}: {derivation['text']}", kind, id_))
         step_lines(nodes, derivation["steps"], depth + 1, seen, made)
     else:
         remark = _REMARKS.get(kind)
-        made.append(Line(depth, id_ if remark is None else f"{id_}  ({remark})", kind))
+        made.append(Line(depth, id_ if remark is None else f"{id_}  ({remark})", kind, id_))
     for folded in node.get("folds", ()):
         _fold_lines(nodes, folded, depth + 1, seen, made)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from engine.explain.rendering import Line, lines, origin_text, shown_value, step_lines, transaction_text
@@ -73,4 +74,4 @@ def _change(found: Json) -> Iterator[Line]:
     for title, part in (("before", found.get("before")), ("after", found["after"])):
         if part is not None:
             yield Line(0, f"{title}:", "title")
-            yield from (Line(line.depth + 1, line.text, line.kind) for line in answer_lines(part))
+            yield from (replace(line, depth=line.depth + 1) for line in answer_lines(part))

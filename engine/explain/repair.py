@@ -155,7 +155,10 @@ class Search:
     # ---- tuples that must come
 
     async def _come(self, state: _State) -> list[_State]:
-        key, rest = state.come[0], state.come[1:]
+        # What only a fact can give is counted first: otherwise all ways that are not counted yet, which recursion makes
+        # without end, would be followed before the smallest change is tried.
+        key = min(state.come, key=lambda one: bool(self._prover.plans(one[0])))
+        rest = tuple(one for one in state.come if one != key)
         held = await self._prover.state(key)
         if held is not None or (1, key) in state.changes:
             return [] if key in state.gone else [replace(state, come=rest)]

@@ -2,12 +2,14 @@
 
 In: any request. Out: `scope["zedlog.principal"]`, or a problem document: 401 without a valid token, 403 for a foreign
 Host or Origin, 413 and 429 beyond the principal's limits. Always: without a principal, only the calls that the API's
-description marks `public` are reached; this does not depend on the handlers, so a forgotten one stays closed.
+description marks `public`, and the console's login, are reached; this does not depend on the handlers, so a forgotten
+one stays closed.
 
 A browser lets any page send requests to a service on the user's own machine. So, with and without tokens:
 
 - The Host must be a name of this service. A page whose own name was made to point here (DNS rebinding) has another one.
-- What may change something must not come from a page of another origin: `Origin` or `Sec-Fetch-Site` say so.
+- What may change something must not come from a page of another origin: `Origin` or `Sec-Fetch-Site` say so. Nor may a
+  connection (WebSocket), which only the console has; without a principal it is refused.
 - Pages of other origins can read answers only if their origin is configured (CORS).
 
 It is plain ASGI: a request costs some ten microseconds, most of them for its line in the log.
@@ -40,6 +42,7 @@ from service.access.errors import (
 from service.access.limits import RateLimits, limited
 from service.access.openid import Provider
 from service.access.roles import PUBLIC, Decisions
+from service.access.sessions import Sessions, is_console
 from service.access.settings import AccessSettings, address_of, is_loopback
 from service.access.tokens import TokenTable
 from service.principal import ANONYMOUS, LOCAL, ForbiddenError, Principal
@@ -58,7 +61,7 @@ _EXPOSED: Final = (
     b"Idempotency-Replayed, Location, Retry-After, X-Request-Id, Zedlog-Cursor, Zedlog-Epoch, Zedlog-Token"
 )
 _READ: Final = frozenset(
-    {b"host", b"origin", b"sec-fetch-site", b"authorization", b"x-request-id", b"content-length"}
+    {b"host", b"origin", b"sec-fetch-site", b"authorization", b"x-request-id", b"content-length", b"cookie"}
 )
 
 
@@ -72,12 +75,15 @@ class Guard:
         tokens: TokenTable,
         provider: Provider | None,
         decisions: Decisions,
+        sessions: Sessions | None = None,
     ) -> None:
+        """sessions: of the console; None: there is no console."""
         self.app = app
         self._settings = settings
         self._tokens = tokens
         self._provider = provider
         self._decisions = decisions
+        self._sessions = sessions
         self._limits = RateLimits(settings.token_rate)
         self._hosts = settings.allowed_hosts | {settings.host.lower().strip("[]"), "localhost"}
         if settings.insecure:
@@ -91,8 +97,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         if scope["type"] != "http":
-            # There are no calls over WebSockets; whoever adds one has to let them through here, checked.
-            await send({"type": "websocket.close", "code": 1008})
+            await self._connect(scope, receive, send)
             return
         started = time.perf_counter()
         headers = {name: value for name, value in scope["headers"] if name in _READ}
@@ -119,11 +124,15 @@ class Guard:
                 if scope["method"] == "OPTIONS" and _is_preflight(scope):
                     await _preflight(answer)
                     return
-                principal = scope["zedlog.principal"] = await self._identify(
-                    scope, headers.get(b"authorization")
-                )
-                scope["zedlog.identify"] = partial(self._identify, scope, headers.get(b"authorization"))
-                self._limits.take(principal)
+                console = self._is_console(scope)
+                authorization = headers.get(b"authorization")
+                if console:
+                    authorization = authorization or self._session(headers)
+                principal = scope["zedlog.principal"] = await self._identify(scope, authorization)
+                scope["zedlog.identify"] = partial(self._identify, scope, authorization)
+                if not console:
+                    # What a page of the console asks the API for is counted; what draws the page is not.
+                    self._limits.take(principal)
                 role = self._decisions.of(scope["method"], get_route_path(scope))
                 if role is not None and role != PUBLIC:
                     principal.check_role(role)
@@ -137,6 +146,33 @@ class Guard:
                 line = _line(scope, principal, status, started)
                 # As `access_log.info`, but without a search for the place in the code, which takes half of the time.
                 access_log.handle(logging.LogRecord(access_log.name, logging.INFO, "", 0, line, None, None))
+
+    async def _connect(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A WebSocket. Only the console has them. A page of any origin may open one, and browsers send cookies with it;
+        so the origin has to be this service itself."""
+        headers = {name: value for name, value in scope["headers"] if name in _READ}
+        try:
+            if not self._is_console(scope):
+                raise UnauthorizedError("there are no calls over WebSockets")
+            self._check_host(headers.get(b"host"))
+            if not _is_own(headers):
+                raise OriginNotAllowedError("a page of another site opened this connection")
+            authorization = headers.get(b"authorization") or self._session(headers)
+            principal = await self._authenticate(scope, authorization, False)
+        except ZedlogError:
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        scope["zedlog.principal"] = principal
+        await self.app(scope, receive, send)
+
+    def _is_console(self, scope: Scope) -> bool:
+        return self._sessions is not None and is_console(get_route_path(scope))
+
+    def _session(self, headers: dict[bytes, bytes]) -> bytes | None:
+        """The header Authorization that the cookie of a browser stands for."""
+        if self._sessions is None:
+            return None
+        return self._sessions.authorization(headers.get(b"host"), headers.get(b"cookie"))
 
     # ---- where a request comes from
 
@@ -159,15 +195,13 @@ class Guard:
         settings = self._settings
         vary = [(b"vary", b"Origin")] if settings.allowed_origins else []
         origin = headers.get(b"origin", b"").decode("latin-1").lower()
-        site = headers.get(b"sec-fetch-site", b"")
         if origin and origin in settings.allowed_origins:
             return [
                 *vary,
                 (b"access-control-allow-origin", headers[b"origin"]),
                 (b"access-control-expose-headers", _EXPOSED),
             ]
-        own = not origin or origin.partition("://")[2] == headers.get(b"host", b"").decode("latin-1").lower()
-        if method not in _SAFE_METHODS and not (own and site in (b"", b"same-origin", b"none")):
+        if method not in _SAFE_METHODS and not _is_own(headers):
             raise OriginNotAllowedError(
                 f"a page of {shown(origin or 'another site')} sent this request, and only pages of this service, or of "
                 "origins given with --allowed-origins, may do that",
@@ -182,7 +216,7 @@ class Guard:
         if path == _ALIVE:
             # It says that the process is alive, whatever has become of the storage.
             return ANONYMOUS
-        public = self._decisions.is_public(path)
+        public = self._is_console(scope) or self._decisions.is_public(path)
         try:
             return await self._authenticate(scope, authorization, public)
         except (
@@ -193,6 +227,7 @@ class Guard:
         ) as error:
             missing = isinstance(error, StorageUnavailableError)
             # The metrics say that the storage is away; that must not depend on it.
+            scope["zedlog.refusal"] = error
             if public or (missing and path == _METRICS and not self._settings.asks_always):
                 return ANONYMOUS
             raise
@@ -235,6 +270,13 @@ class Guard:
         if remote is None:
             remote = self._remote[host] = address_of(host) is not None and not is_loopback(host)
         return remote
+
+
+def _is_own(headers: dict[bytes, bytes]) -> bool:
+    """Whether a request comes from a page of this service, or from no page."""
+    origin = headers.get(b"origin", b"").decode("latin-1").lower()
+    own = not origin or origin.partition("://")[2] == headers.get(b"host", b"").decode("latin-1").lower()
+    return own and headers.get(b"sec-fetch-site", b"") in (b"", b"same-origin", b"none")
 
 
 def _name_of(host: str) -> str:

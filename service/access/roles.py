@@ -18,8 +18,8 @@ KEY: Final = "x-zedlog-role"
 PUBLIC: Final[Literal["public"]] = "public"
 """Needs no token: says nothing of what the database holds, or only what a health check needs."""
 
-# FastAPI's own pages, which describe the calls and nothing else.
-_PAGES: Final = ("/", "/openapi.json", "/docs", "/docs/oauth2-redirect")
+# The pages that describe the calls and nothing else.
+_PAGES: Final = ("/", "/openapi.json", "/docs")
 
 
 Known = Role | Literal["public"]

@@ -155,6 +155,12 @@ class AccessSettings(DatabaseSettings):
         Shown("stderr|none|FILE", _ACCESS, "stderr; of `zedlog serve`: access.log in the data directory"),
     ] = STDERR
 
+    no_console: Annotated[
+        bool,
+        Field(description="Serve no console for browsers under /console, only the API."),
+        Shown("", _LISTENING),
+    ] = False
+
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach the address."""

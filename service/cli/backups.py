@@ -162,10 +162,9 @@ def _download(client: ServiceClient, path: Path, epoch: int | None) -> Backup:
     """The backup of an epoch, in a file, checked."""
     with path.open("wb") as file, transfer() as progress:
         task = progress.add_task("backing up", total=None)
-        with client.download("/v1/backup", as_of=epoch) as portions:
-            for portion in portions:
-                file.write(portion)
-                progress.advance(task, len(portion))
+        for portion in client.download("/v1/backup", as_of=epoch):
+            file.write(portion)
+            progress.advance(task, len(portion))
         file.flush()
         os.fsync(file.fileno())
     return _checked(path)

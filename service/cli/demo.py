@@ -109,3 +109,4 @@ def _say_what_next(url: str, story: Story) -> None:
     for line in lines:
         out.print(f"  {escape(line)}")
     out.print(f"[dim]API: {url}/docs[/]   [bold]Ctrl-C stops it[/] (and deletes the demo's data).")
+    out.print(f"\n[bold]Or open it in a browser: {url}/[/]")

@@ -17,25 +17,11 @@ from rich.table import Table
 from service.cli import options
 from service.cli.client import Json, Refused, ServiceClient
 from service.cli.output import err, fail, note, out
+from service.job_words import STAGES
 
 _POLL_SECONDS = 0.2
 _RATED_ROWS = 10_000
 """The fewest rows for which a rate is meaningful."""
-_STAGES = {
-    "spark": "starting Spark",
-    "look": "looking at the files",
-    "types": "finding the types",
-    "read": "reading, parsing, summing weights",
-    "again": "reading unusual lines again",
-    "rejects": "writing the bad rows",
-    "verify": "checking the backup",
-    "batches": "writing its facts for the engine",
-    "append": "appending to the log",
-    "apply": "applying the epoch",
-    "collect": "reading the snapshot",
-    "write": "writing the files",
-    "compare": "comparing with the backup",
-}
 
 jobs_app = typer.Typer(no_args_is_help=True, help="Bulk imports and exports: list, watch, cancel.")
 
@@ -64,7 +50,7 @@ def show(job: Annotated[str, typer.Argument(help="The job's id.")], url: options
         found = client.get(f"/v1/jobs/{job}")
     out.print(f"[bold]{escape(found['job'])}[/] {escape(what(found))}: {state(found)}")
     for stage in found["stages"]:
-        name = _STAGES.get(stage["name"], stage["name"])
+        name = STAGES.get(stage["name"], stage["name"])
         out.print(f"  {name}: {stage['fraction']:.0%}, {seconds(stage['seconds'])}")
     report(found)
 
@@ -135,7 +121,7 @@ def _stage_name(job: Json) -> str:
     if not job["stages"]:
         return "waiting for its turn"
     name = job["stages"][-1]["name"]
-    return _STAGES.get(name, str(name))
+    return STAGES.get(name, str(name))
 
 
 def report(job: Json) -> None:

@@ -317,6 +317,8 @@ def _announce(settings: Deployment, url: str, *, try_out: bool) -> None:
     out.print(f"[bold green]Zedlog is ready[/] on [bold]{url}[/] (API: {url}/docs)")
     out.print(f"  database  {escape(settings.database)} in {escape(place)}")
     out.print(f"  log file  {escape(str(settings.log.absolute()))}")
+    if settings.access is None or not settings.access.no_console:
+        out.print(f"  console   [bold]{url}/[/] in a browser")
     if settings.access is not None:
         _say_who_may_use_it(settings.access)
     if not settings.engine:

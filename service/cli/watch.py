@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -18,14 +17,10 @@ import typer
 from rich.markup import escape
 
 from service.cli import options
-from service.cli.client import Json, Refused, ServiceClient, Unreachable
+from service.cli.client import Json, ServiceClient
 from service.cli.output import note, out, show
 
 _NAME = re.compile(r"[A-Za-z_?][A-Za-z0-9_?.]*", re.ASCII)
-HEARTBEAT = 10.0
-# A connection on which nothing came for so long is lost.
-SILENCE = 3 * HEARTBEAT
-_FIRST_PAUSE, _LAST_PAUSE = 0.25, 5.0
 
 
 def watch(
@@ -60,7 +55,7 @@ def watch(
     - `zedlog watch 'tc(x, y), !edge(x, y)' --after 120 --json`
     """
     watching = _Watching(what, after, snapshot, as_json=json)
-    with ServiceClient(url, timeout=SILENCE) as client:
+    with ServiceClient(url) as client:
         try:
             watching.run(client)
         except KeyboardInterrupt:
@@ -73,48 +68,28 @@ class _Watching:
     def __init__(self, what: str, after: str | None, snapshot: bool, *, as_json: bool) -> None:
         name = _NAME.fullmatch(what.strip())
         self._about = {"relation": what.strip()} if name else {"query": what}
-        self._position, self._snapshot, self._json = after, snapshot, as_json
+        self._after, self._snapshot, self._json = after, snapshot, as_json
         # Between the first and the last part of the state there is no position to come back with.
         self._token: str | None = None
 
     def run(self, client: ServiceClient) -> None:
-        pause, connected = _FIRST_PAUSE, False
-        while True:
-            try:
-                for event in client.events("/v1/changes", self._parameters()):
-                    pause, connected = _FIRST_PAUSE, True
-                    self._take(event)
-                why = "the service has ended the feed"
-            except Refused as refusal:
-                if refusal.status != 503 or not connected:
-                    raise
-                why = str(refusal)
-            except Unreachable as error:
-                if not connected:
-                    raise
-                why = str(error).partition("\n")[0]
-            place = f"after {self._token}" if self._token else "from the beginning"
-            note(f"[yellow]{escape(why)}; going on {escape(place)}[/]")
-            time.sleep(pause)
-            pause = min(2 * pause, _LAST_PAUSE)
+        events = client.feed(
+            "/v1/changes", self._about, after=self._after, snapshot=self._snapshot, lost=self._lost
+        )
+        for event in events:
+            self._take(event)
+
+    @staticmethod
+    def _lost(why: str, position: str | None) -> None:
+        place = f"after {position}" if position else "from the beginning"
+        note(f"[yellow]{escape(why)}; going on {escape(place)}[/]")
 
     def say_where(self) -> None:
         if self._token is not None:
             note(f"[dim]shown up to {self._token}; to go on from there: --after {self._token}[/]")
 
-    def _parameters(self) -> Mapping[str, Any]:
-        begun = self._token is not None
-        return {
-            **self._about,
-            "after": self._token or self._position,
-            "snapshot": "true" if self._snapshot and not begun else None,
-            "heartbeat": HEARTBEAT,
-        }
-
     def _take(self, event: Json) -> None:
         kind = event["event"]
-        if kind in ("gap", "problem"):
-            raise Refused(int(event["status"]), event)
         if self._json and kind != "progress":
             sys.stdout.write(orjson.dumps(event).decode() + "\n")
             sys.stdout.flush()

@@ -30,9 +30,9 @@ MERMAID = "text/vnd.mermaid"
 
 
 @router.get("/", include_in_schema=False, openapi_extra=needs("public"))
-async def get_root() -> Response:
-    """Redirects a person who opens the service in a browser to its description."""
-    return RedirectResponse("/docs")
+async def get_root(request: Request) -> Response:
+    """Redirects a person who opens the service in a browser to its console, or to its description if there is none."""
+    return RedirectResponse("/docs" if service_of(request).settings.no_console else "/console")
 
 
 @router.get(

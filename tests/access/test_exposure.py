@@ -139,7 +139,7 @@ def transport(seen: list[httpx.Request], *answers: httpx.Response) -> httpx.Mock
 def test_the_client_sends_the_token_and_waits_when_it_is_too_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEDLOG_TOKEN", " zedlog_a_b\n")
     waits: list[float] = []
-    monkeypatch.setattr("service.cli.client.time.sleep", waits.append)
+    monkeypatch.setattr("zedlog.client.drivers.time.sleep", waits.append)
     seen: list[httpx.Request] = []
     slow = httpx.Response(429, headers={"retry-after": "7"}, json={"code": "rate_limited", "status": 429})
     with ServiceClient(
@@ -152,7 +152,7 @@ def test_the_client_sends_the_token_and_waits_when_it_is_too_fast(monkeypatch: p
 
 def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr("service.cli.client.time.sleep", waits.append)
+    monkeypatch.setattr("zedlog.client.drivers.time.sleep", waits.append)
     slow = httpx.Response(429, headers={"retry-after": "1000"}, json={"code": "rate_limited", "status": 429})
     with (
         ServiceClient("http://x", transport=transport([], slow, slow)) as client,

@@ -65,6 +65,7 @@ DECISIONS = {
     "GET /v1/transactions/{transaction_id}": "reader",
     "DELETE /v1/transactions/{transaction_id}": "writer",
     "POST /v1/uploads": "writer",
+    "GET /v1/whoami": "reader",
     "GET /healthz": "public",
     "GET /metrics": "reader",
     "GET /problems": "public",

@@ -8,7 +8,6 @@ import httpx
 import orjson
 import pytest
 
-from service.cli import client as client_module
 from service.cli.client import ATTEMPTS, Refused, ServiceClient, Unreachable
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -17,7 +16,7 @@ DONE = {"epoch": 3, "changes": {}}
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module.time, "sleep", lambda _: None)
+    monkeypatch.setattr("zedlog.client.drivers.time.sleep", lambda _: None)
 
 
 class Network:

@@ -225,3 +225,21 @@ def test_the_search_says_when_it_hits_a_limit() -> None:
     assert found["repairs"] == []
     assert not found["search"]["complete"]
     assert found["search"]["limit"] == "3 literals of a rule that fail together"
+
+
+def test_recursion_through_many_values_does_not_hide_the_smallest_repair() -> None:
+    """Each level of the recursion offers several values before anything has to change; those ways are without end."""
+    reasoner = Reasoner(threads=1)
+    pairs = [("ada", "eng"), ("ben", "eng"), ("cyd", "visitors"), ("dan", "guards"), ("eng", "staff")]
+    rules = ["belongs(m, g) :- member(m, g).", "belongs(m, h) :- belongs(m, g), member(g, h)."]
+    rules.append("enters(m, p) :- belongs(m, g), opens(g, p).")
+    opens = [("staff", "house"), ("visitors", "lobby"), ("guards", "vault"), ("guards", "house")]
+    reasoner.apply(
+        facts={"member": [(row, 1) for row in pairs], "opens": [(row, 1) for row in opens]},
+        rules=[(text, 1) for text in rules],
+    )
+    found = explain(reasoner, 'belongs("cyd", "staff")', repairs=2)
+    repairs = [[(one["change"], one["fact"]) for one in repair] for repair in found["repairs"]]
+    assert all(len(repair) == 1 for repair in repairs)
+    assert [("add", 'member("cyd","staff")')] in repairs
+    assert len(explain(reasoner, 'enters("cyd", "vault")', repairs=2)["repairs"]) == 2

@@ -192,7 +192,7 @@ class TestApp:
             Settings(**bad)
 
     def test_a_browser_finds_the_description(self, http: Http) -> None:
-        assert http.get("/").headers["location"] == "/docs"
+        assert http.get("/").headers["location"] == "/console"
         assert http.get("/docs").status_code == 200
 
 
