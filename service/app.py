@@ -46,11 +46,14 @@ from service.routes import (
     relations,
     rules,
     sources,
+    sparql,
     subscriptions,
     tokens,
     transactions,
 )
 from service.settings import Settings
+from service.sparql.follower import Follower, Limits
+from service.sparql.metrics import SparqlMetrics
 
 _CALLS = (
     transactions,
@@ -69,6 +72,7 @@ _CALLS = (
     history,
     sources,
     tokens,
+    sparql,
 )
 
 
@@ -86,7 +90,12 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
     table = TokenTable(client.tokens)
     metrics, evaluator = Metrics(), Evaluator(settings)
     feeds = Feeds(settings, client, evaluator, metrics)
-    service = Service(settings, client, metrics, projections, evaluator, table, feeds)
+    limits = Limits(
+        settings.sparql_bytes, settings.sparql_query_bytes, settings.sparql_idle, settings.wait_timeout
+    )
+    follower = Follower(client, limits)
+    SparqlMetrics(metrics.registry, lambda: follower.stats)
+    service = Service(settings, client, metrics, projections, evaluator, table, feeds, follower)
     configure(settings.access_log)
 
     @asynccontextmanager
@@ -96,6 +105,7 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
         yield
         await asyncio.gather(loading, return_exceptions=True)
         await service.feeds.close()
+        await service.sparql.close()
         await service.client.close()
 
     app = FastAPI(title="Zedlog", lifespan=lifespan, redirect_slashes=False, redoc_url=None)
