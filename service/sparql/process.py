@@ -127,6 +127,7 @@ def _in_fork(held: Held, work: Callable[[dict[str, Any], bytes], Answer], channe
         request, data = _receive(channel)
         _confine(request.pop("seconds"), request.pop("memory"))
         _reply(channel, lambda: work(request, data))
+        _end(channel)
     finally:
         os._exit(0)
 
@@ -163,6 +164,12 @@ def _reply(channel: socket.socket, work: Callable[[], Answer]) -> None:
 def _send(channel: socket.socket, header: Mapping[str, Any], data: bytes) -> None:
     channel.sendall(orjson.dumps(header, default=str, option=orjson.OPT_APPEND_NEWLINE))
     channel.sendall(data)
+
+
+def _end(channel: socket.socket) -> None:
+    """Say that this is all, so that nobody waits until the memory of the process is taken back."""
+    with contextlib.suppress(OSError):
+        channel.shutdown(socket.SHUT_WR)
 
 
 def _receive(channel: socket.socket) -> tuple[dict[str, Any], bytes]:

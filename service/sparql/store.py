@@ -30,10 +30,12 @@ class TripleStore:
         self.store.bulk_load(plain, format=RdfFormat.N_TRIPLES, lenient=True)
         # A bulk loader gives blank nodes new names.
         self.store.bulk_extend(parse(blank, format=RdfFormat.N_TRIPLES, lenient=True))
+        # Oxigraph would count them each time.
+        self._count = len(self.store)
         self.apply([(1, row) for row in varied])
 
     def __len__(self) -> int:
-        return len(self.store)
+        return self._count
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Follow what an epoch changed: tuples that were there go, and tuples that were not there come."""
@@ -53,12 +55,14 @@ class TripleStore:
         return self.variants.get(triple, set()) | {triple}
 
     def _add(self, row: Row, triple: Row, quad: Quad) -> None:
-        known = self.variants.get(triple)
+        known, there = self.variants.get(triple), quad in self.store
         if known is None and row != triple:
-            known = self.variants[triple] = {triple} if quad in self.store else set()
+            known = self.variants[triple] = {triple} if there else set()
         if known is not None:
             known.add(row)
-        self.store.add(quad)
+        if not there:
+            self.store.add(quad)
+            self._count += 1
 
     def _remove(self, row: Row, triple: Row, quad: Quad) -> None:
         known = self.variants.get(triple)
@@ -67,7 +71,9 @@ class TripleStore:
             if known:
                 return
             del self.variants[triple]
-        self.store.remove(quad)
+        if quad in self.store:
+            self.store.remove(quad)
+            self._count -= 1
 
 
 def quads_of(triples: Sequence[Row]) -> list[Quad]:
