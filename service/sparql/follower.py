@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,8 +27,9 @@ from engine.errors import (
 from engine.language.schema import ColumnType, Schema
 from engine.storage.client import DatabaseClient
 from engine.storage.snapshot import Snapshot
-from service.sparql.lines import Lines, lines_of
+from service.sparql.lines import Lines, LineWriter
 from service.sparql.remote import StoreProcess
+from service.sparql.terms import Row
 
 TRIPLE: Final = "triple"
 """The relation that is seen as a graph."""
@@ -36,6 +37,8 @@ TRIPLE: Final = "triple"
 _BYTES_OF_A_TRIPLE: Final = 1_000
 """About what one takes in the store; more, rather than less."""
 _WAIT_SECONDS, _AWAY_SECONDS = 10.0, 0.5
+# Tuples that are sent at a time.
+_PART: Final = 500_000
 # Epochs that are read in one round trip; changes that are followed, not filled anew, however small the store is.
 _EPOCHS, _FEW = 64, 20_000
 
@@ -192,7 +195,9 @@ class Follower:
                 if self._changes > max(_FEW, self.stats.triples):
                     return False
                 changes = [change for one in epochs for change in await _changes(one)] if count else []
-                self._tell(await process.call(b"D", {"changes": changes, "epoch": until}), epochs[-1])
+                self._tell(
+                    await process.call(b"D", {"changes": changes, "skipped": 0, "epoch": until}), epochs[-1]
+                )
                 self.stats.followed += len(epochs)
                 at = until
         except (EpochNotRetainedError, SparqlUnavailableError):
@@ -213,14 +218,17 @@ class Follower:
         self.stats.state = "filling"
         process = await asyncio.to_thread(StoreProcess)
         try:
-            lines = await _lines(snapshot)
-            request = {
-                "sizes": [len(lines.plain), len(lines.blank)],
-                "varied": lines.varied,
-                "skipped": lines.skipped,
-                "epoch": snapshot.epoch,
-            }
-            self._tell(await process.call(b"F", request, lines.plain, lines.blank), snapshot)
+            varied: list[Row] = []
+            skipped = 0
+            async for lines in _lines(snapshot):
+                sizes = {"sizes": [len(lines.plain), len(lines.blank)]}
+                await process.call(b"L", sizes, lines.plain, lines.blank)
+                varied += lines.varied
+                skipped += lines.skipped
+            # A variant is told from what is there already, so all else comes first.
+            changes = [(1, row) for row in varied]
+            told = await process.call(b"D", {"changes": changes, "skipped": skipped, "epoch": snapshot.epoch})
+            self._tell(told, snapshot)
         except BaseException:
             process.kill()
             self.stats = Stats(filled=self.stats.filled, followed=self.stats.followed)
@@ -299,11 +307,14 @@ async def _changes(snapshot: Snapshot) -> list[tuple[int, tuple[Any, ...]]]:
     return found
 
 
-async def _lines(snapshot: Snapshot) -> Lines:
+async def _lines(snapshot: Snapshot) -> AsyncIterator[Lines]:
+    """The relation, in at least one part."""
     schema = snapshot.schemas.get(TRIPLE)
     if schema is None or not _is_rdf(schema):
-        return Lines(b"", b"", [], 0)
+        yield Lines(b"", b"", [], 0)
+        return
     codes: Codes = await snapshot.codes(TRIPLE)
     symbols = await asyncio.to_thread(np.unique, codes)
-    texts = await snapshot.texts(symbols)
-    return await asyncio.to_thread(lines_of, codes, symbols, texts)
+    writer = await asyncio.to_thread(LineWriter, symbols, await snapshot.texts(symbols))
+    for start in range(0, max(1, len(codes)), _PART):
+        yield await asyncio.to_thread(writer.lines, codes[start : start + _PART])

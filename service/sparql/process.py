@@ -3,8 +3,8 @@
 FD is a socket. Each byte on it is a command that comes with a socket of its own, on which the rest is said: the request
 to its end, then the answer to its end, both a line of JSON and then bytes.
 
-    F  fill: {"sizes": [n, n], "varied", "skipped", "epoch"}, plain lines, blank lines
-    D  follow: {"changes", "epoch"}, what the epochs up to this one changed
+    L  load: {"sizes": [n, n]}, plain lines, blank lines; some of the tuples of the first epoch
+    D  follow: {"changes", "skipped", "epoch"}, what is left of the first epoch, or what later ones changed
     Q  query: the fields of `Asked`, and "seconds" and "memory"
     U  update: {"text", "most", "seconds", "memory"}
     K  kill: {"pid"}
@@ -55,17 +55,21 @@ class Held:
         self.epoch = -1
         self.forks: set[int] = set()
 
-    def fill(self, request: Mapping[str, Any], data: bytes) -> Answer:
+    def load(self, request: Mapping[str, Any], data: bytes) -> Answer:
         first, second = request["sizes"]
-        self.store = TripleStore(
-            data[:first], data[first : first + second], [(s, p, o) for s, p, o in request["varied"]]
-        )
-        self.store.skipped += request["skipped"]
-        return self._at(request["epoch"])
+        self.store.load(data[:first], data[first : first + second])
+        return {}, b""
 
     def follow(self, request: Mapping[str, Any], _: bytes) -> Answer:
         self.store.apply([(sign, (s, p, o)) for sign, (s, p, o) in request["changes"]])
-        return self._at(request["epoch"])
+        self.store.skipped += request["skipped"]
+        self.epoch = request["epoch"]
+        return {
+            "epoch": self.epoch,
+            "triples": len(self.store),
+            "skipped": self.store.skipped,
+            "bytes": resident_bytes(),
+        }, b""
 
     def kill(self, request: Mapping[str, Any], _: bytes) -> Answer:
         # One that has ended keeps its number until it is reaped, so no other process is hit.
@@ -80,15 +84,6 @@ class Held:
     def update(self, request: dict[str, Any], _: bytes) -> Answer:
         gone, come = net_effect(self.store, request["text"], request["most"])
         return {"gone": gone, "come": come}, b""
-
-    def _at(self, epoch: int) -> Answer:
-        self.epoch = epoch
-        return {
-            "epoch": epoch,
-            "triples": len(self.store),
-            "skipped": self.store.skipped,
-            "bytes": resident_bytes(),
-        }, b""
 
     def reap(self) -> None:
         while self.forks:
@@ -181,7 +176,7 @@ def _receive(channel: socket.socket) -> tuple[dict[str, Any], bytes]:
 def run(control: socket.socket) -> None:
     """Serve until the other end is closed."""
     held = Held()
-    commands = {b"F": held.fill, b"D": held.follow, b"K": held.kill}
+    commands = {b"L": held.load, b"D": held.follow, b"K": held.kill}
     while True:
         held.reap()
         if not select.select([control], [], [], _REAP_SECONDS if held.forks else None)[0]:

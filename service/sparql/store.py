@@ -9,7 +9,7 @@ Cost: 8 microseconds a triple to fill it, 25 a change. What a store has removed 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from pyoxigraph import DefaultGraph, Quad, RdfFormat, Store, parse
 
@@ -22,17 +22,19 @@ Change = tuple[int, Row]
 class TripleStore:
     """See the module. skipped: tuples of the relation that are not triples of RDF."""
 
-    def __init__(self, plain: bytes = b"", blank: bytes = b"", varied: Iterable[Row] = ()) -> None:
-        """What lines.py makes of the relation."""
+    def __init__(self) -> None:
         self.store = Store()
         self.skipped = 0
         self.variants: dict[Row, set[Row]] = {}
+        self._count = 0
+
+    def load(self, plain: bytes, blank: bytes) -> None:
+        """Add the lines that lines.py makes of tuples. The other tuples come as changes, after all lines."""
         self.store.bulk_load(plain, format=RdfFormat.N_TRIPLES, lenient=True)
         # A bulk loader gives blank nodes new names.
         self.store.bulk_extend(parse(blank, format=RdfFormat.N_TRIPLES, lenient=True))
         # Oxigraph would count them each time.
         self._count = len(self.store)
-        self.apply([(1, row) for row in varied])
 
     def __len__(self) -> int:
         return self._count
