@@ -11,6 +11,7 @@ service applies it once, however often it arrives.
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -214,6 +215,29 @@ class ServiceClient:
             if cursor is None or left == 0:
                 return
 
+    def sparql(self, query: str, accept: str, timeout: float | None = None) -> tuple[str, str, bytes]:
+        """The media type, the epoch and the answer of a SPARQL query.
+
+        Raises:
+            Refused, Unreachable.
+        """
+        headers = {"accept": accept, "content-type": "application/sparql-query"}
+        given = {"timeout": timeout}
+        response = self._request("POST", "/sparql", given, query.encode(), headers, repeatable=True)
+        kind = response.headers.get("content-type", "").partition(";")[0]
+        return kind, response.headers.get("zedlog-epoch", "?"), response.content
+
+    def sparql_update(self, text: str, patience: float = 600.0, **parameters: Any) -> Json:
+        """The outcome of a SPARQL update; parameters that are None are left out. It has a key of its own, so that a
+        lost connection does no harm.
+
+        Raises:
+            Refused, Unreachable.
+        """
+        headers = {"content-type": "application/sparql-update", "idempotency-key": secrets.token_hex(16)}
+        response = self._request("POST", "/sparql", parameters, text.encode(), headers, repeatable=True)
+        return self._settled(_decode(response), patience)
+
     def events(self, path: str, parameters: Mapping[str, Any]) -> Iterator[Json]:
         """The events of a feed, as they come. It ends when the service ends it.
 
@@ -240,7 +264,7 @@ class ServiceClient:
         method: str,
         path: str,
         parameters: Mapping[str, Any],
-        body: Json | None,
+        body: Json | bytes | None,
         headers: Mapping[str, str],
         *,
         repeatable: bool,
@@ -248,7 +272,7 @@ class ServiceClient:
         """Send until an answer comes: up to `ATTEMPTS` times if the request may be repeated, otherwise once."""
         import httpx
 
-        content = None if body is None else orjson.dumps(body)
+        content = body if body is None or isinstance(body, bytes) else orjson.dumps(body)
         sent = {"accept": "application/json", "content-type": "application/json", **headers}
         given = {name: value for name, value in parameters.items() if value is not None}
         attempts = ATTEMPTS if repeatable else 1
