@@ -9,6 +9,7 @@ restrictions as conclusions, none of them asks for.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -57,7 +58,7 @@ def lubm(data: Path, client: redis.Redis, server: EmbeddedServer) -> Iterator[tu
     rules = [{"rule": clause, "weight": 1} for _, clauses in compiled.clauses for clause in clauses]
     with World(client, server.url, "lubm") as world:
         world.apply(facts=[{"relation": "triple", "tuples": list(map(list, triples))}], rules=rules)
-        follower = Follower(world.client, LIMITS)
+        follower = Follower(world.client, replace(LIMITS, wait=300.0))
         yield world, follower
         world.run(follower.close())
 
