@@ -55,7 +55,7 @@ Timeout = Annotated[
 _TEXT = {"schema": {"type": "string"}}
 _ANSWER = {
     "description": "The answer, or the description of the service.",
-    "content": dict.fromkeys((*RESULTS, *GRAPHS), _TEXT),
+    "content": {kind: {"schema": {}} if kind.endswith("+json") else _TEXT for kind in (*RESULTS, *GRAPHS)},
     "headers": {
         "Zedlog-Epoch": {"description": "The epoch that it is about.", "schema": {"type": "integer"}},
         "Zedlog-Token": {"description": "The token of this epoch.", "schema": {"type": "string"}},
