@@ -208,12 +208,7 @@ class Follower:
         self._drop()
         count = snapshot.counts(TRIPLE).all if TRIPLE in snapshot.schemas else 0
         if count * _BYTES_OF_A_TRIPLE > self._limits.bytes:
-            raise BudgetExceededError(
-                f"a SPARQL store of {count:,} triples takes about {count * _BYTES_OF_A_TRIPLE / 2**20:,.0f} MiB, more "
-                f"than the {self._limits.bytes / 2**20:,.0f} MiB allowed; the setting is sparql_bytes",
-                budget="bytes",
-                limit=self._limits.bytes,
-            )
+            raise self._too_large(count, count * _BYTES_OF_A_TRIPLE)
         began = time.monotonic()
         self.stats.state = "filling"
         process = await asyncio.to_thread(StoreProcess)
@@ -233,10 +228,26 @@ class Follower:
             process.kill()
             self.stats = Stats(filled=self.stats.filled, followed=self.stats.followed)
             raise
+        if self.stats.bytes > self._limits.bytes:
+            process.kill()
+            self.stats, taken = (
+                Stats(filled=self.stats.filled, followed=self.stats.followed),
+                self.stats.bytes,
+            )
+            raise self._too_large(count, taken)
         self._process, self._changes = process, 0
         self.stats.state = "ready"
         self.stats.fill_seconds = time.monotonic() - began
         self.stats.filled += 1
+
+    def _too_large(self, count: int, taken: int) -> BudgetExceededError:
+        most = self._limits.bytes
+        return BudgetExceededError(
+            f"a SPARQL store of {count:,} triples takes about {taken / 2**20:,.0f} MiB, more than the "
+            f"{most / 2**20:,.0f} MiB allowed; the setting is sparql_bytes",
+            budget="bytes",
+            limit=most,
+        )
 
     def _tell(self, told: Mapping[str, Any], snapshot: Snapshot) -> None:
         self._token = snapshot.token

@@ -1,4 +1,4 @@
-"""What the store takes and did, for Prometheus."""
+"""What the store takes and did, for Prometheus: for everybody, so not how many triples there are."""
 
 from __future__ import annotations
 
@@ -24,12 +24,6 @@ class SparqlMetrics(Collector):
             "zedlog_sparql_bytes",
             "Memory of the process of the SPARQL store; 0: there is none.",
             value=now.bytes,
-        )
-        yield GaugeMetricFamily("zedlog_sparql_triples", "Triples in the SPARQL store.", value=now.triples)
-        yield GaugeMetricFamily(
-            "zedlog_sparql_skipped",
-            "Tuples that the SPARQL store leaves out, because they are not triples of RDF.",
-            value=now.skipped,
         )
         yield CounterMetricFamily(
             "zedlog_sparql_fills", "How often the SPARQL store was filled.", value=now.filled

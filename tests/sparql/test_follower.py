@@ -272,6 +272,11 @@ def test_limits(world: World, follow: Callable[..., Follower], monkeypatch: pyte
     with pytest.raises(BudgetExceededError, match="100 triples") as found:
         seen(world, follow(Limits(50_000, MIB, 1.0, 1.0)))
     assert found.value.detail["budget"] == "bytes"
+    # What it really takes counts, too: a process takes more than a megabyte.
+    small = follow(Limits(1_000_000, MIB, 1.0, 30.0))
+    with pytest.raises(BudgetExceededError, match="100 triples"):
+        seen(world, small)
+    assert (small.stats.state, small.stats.bytes) == ("absent", 0)
     follower = follow()
     with pytest.raises(BudgetExceededError, match="the 99 rows") as found:
         world.run(ask(world, follower, rows=99))
