@@ -457,6 +457,26 @@ class SubscriptionConflictError(ZedlogError):
     code = "subscription_conflict"
 
 
+class SparqlSyntaxError(ProgramError):
+    """The text is not a query or an update of SPARQL 1.1; line and column say where it ceases to be one."""
+
+    code = "sparql_syntax"
+
+
+class SparqlUnsupportedError(ProgramError):
+    """SPARQL has this, but it has no meaning here: other graphs than the relation, other services, or a relation whose
+    tuples are not triples.
+    """
+
+    code = "sparql_unsupported"
+
+
+class SparqlUnavailableError(ZedlogError):
+    """The store that answers SPARQL is not there: it is being filled, it may not be made, or its process has ended."""
+
+    code = "sparql_unavailable"
+
+
 class InvalidBackupError(ZedlogError):
     """The file is not a backup, or it is damaged; `detail` has the member that is. Nothing was restored."""
 

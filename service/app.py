@@ -48,12 +48,15 @@ from service.routes import (
     relations,
     rules,
     sources,
+    sparql,
     subscriptions,
     tokens,
     transactions,
     whoami,
 )
 from service.settings import Settings
+from service.sparql.follower import Follower, Limits
+from service.sparql.metrics import SparqlMetrics
 
 _CALLS = (
     transactions,
@@ -73,6 +76,7 @@ _CALLS = (
     sources,
     tokens,
     whoami,
+    sparql,
 )
 
 
@@ -90,7 +94,12 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
     table = TokenTable(client.tokens)
     metrics, evaluator = Metrics(), Evaluator(settings)
     feeds = Feeds(settings, client, evaluator, metrics)
-    service = Service(settings, client, metrics, projections, evaluator, table, feeds)
+    limits = Limits(
+        settings.sparql_bytes, settings.sparql_query_bytes, settings.sparql_idle, settings.wait_timeout
+    )
+    follower = Follower(client, limits)
+    SparqlMetrics(metrics.registry, lambda: follower.stats)
+    service = Service(settings, client, metrics, projections, evaluator, table, feeds, follower)
     configure(settings.access_log)
 
     @asynccontextmanager
@@ -102,6 +111,7 @@ def create_app(settings: Settings | None = None, client: DatabaseClient | None =
         if console is not None:
             await console.close()
         await service.feeds.close()
+        await service.sparql.close()
         await service.client.close()
 
     app = FastAPI(title="Zedlog", lifespan=lifespan, redirect_slashes=False, docs_url=None, redoc_url=None)

@@ -14,6 +14,7 @@ from service.feeds.feeds import Feeds
 from service.metrics import Metrics
 from service.projection import ProjectionCache
 from service.settings import Settings
+from service.sparql.follower import Follower
 
 log = logging.getLogger("zedlog.service")
 
@@ -43,6 +44,7 @@ class Service:
     evaluator: Evaluator
     tokens: TokenTable
     feeds: Feeds
+    sparql: Follower
     readiness: Readiness = field(default_factory=Readiness)
 
 

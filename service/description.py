@@ -45,6 +45,10 @@ _TAGS: Final = [
     {"name": "rules", "description": "The rules, and how to add and remove them."},
     {"name": "relations", "description": "Schemas, sizes and tuples."},
     {"name": "query", "description": "Answer conjunctive queries, with named columns."},
+    {
+        "name": "sparql",
+        "description": "SPARQL 1.1 over the relation `triple`, and the store that answers it.",
+    },
     {"name": "changes", "description": "What each epoch changes, as it happens; named subscriptions."},
     {"name": "explain", "description": "Why a tuple holds, why it does not, and why it changed."},
     {"name": "bulk", "description": "Imports and exports of files through Spark, and their jobs."},

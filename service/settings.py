@@ -96,6 +96,26 @@ class Settings(AccessSettings):
     feed_tuples: Annotated[int, whole(1), Field(description="The most tuples of one event of a feed.")] = (
         1_000_000
     )
+    sparql_bytes: Annotated[
+        int,
+        SIZE,
+        Field(
+            ge=0,
+            description="The most memory for the store that answers SPARQL, about 1 KB for a triple; 0: there is none.",
+        ),
+    ] = 4 * 1024**3
+    sparql_query_bytes: Annotated[
+        int, SIZE, Field(ge=1, description="The most memory that a SPARQL query takes beside the store.")
+    ] = 1024**3
+    sparql_answer_bytes: Annotated[
+        int, SIZE, Field(ge=1, description="The largest answer of a SPARQL query.")
+    ] = 256 * 1024**2
+    sparql_update_triples: Annotated[
+        int, whole(1), Field(description="The most triples that one SPARQL update deletes and inserts.")
+    ] = 500_000
+    sparql_idle: Annotated[
+        float, _ABOVE_0, Field(description="A SPARQL store that nobody has asked for so long is dropped.")
+    ] = 1_800.0
     query_workers: Annotated[
         int, whole(1), Field(description="Queries that are evaluated at the same time; others wait.")
     ] = 2

@@ -29,9 +29,15 @@ def status_url(transaction_id: str) -> str:
 
 
 async def submit(
-    service: Service, transaction: Transaction, options: WriteOptions, started: float, principal: Principal
+    service: Service,
+    transaction: Transaction,
+    options: WriteOptions,
+    started: float,
+    principal: Principal,
+    asked: bytes | None = None,
 ) -> Response:
-    """Append and answer; `started` is `time.perf_counter()` at the request's arrival.
+    """Append and answer; `started` is `time.perf_counter()` at the request's arrival. asked: see
+    `DatabaseClient.append`.
 
     Raises:
         ForbiddenError: the principal may not do all that the transaction does.
@@ -49,7 +55,7 @@ async def submit(
     chosen = chosen.told(principal.author, options.message)
     # A dry run changes nothing, so it may be done again; its key stays free for the transaction that it tries.
     key = None if chosen.dry_run else options.idempotency_key
-    receipt = await service.client.append(chosen, key)
+    receipt = await service.client.append(chosen, key, asked)
     headers = {"Idempotency-Replayed": "true"} if receipt.replayed else {}
     outcome: Outcome | None = None
     try:

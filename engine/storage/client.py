@@ -78,8 +78,13 @@ class DatabaseClient:
         """
         return cls(connect_async(redis_url), database, cache_bytes, index_bytes)
 
-    async def append(self, tx: Transaction, idempotency_key: str | None = None) -> Receipt:
+    async def append(
+        self, tx: Transaction, idempotency_key: str | None = None, asked: bytes | None = None
+    ) -> Receipt:
         """Write a transaction to the log. When this returns, the transaction survives.
+
+        asked: what the client sent, where the transaction was computed from it: with the same key, the same of this is
+        the same request, whatever would be computed from it now.
 
         Raises:
             IdempotencyConflictError: the key came with another body before.
@@ -87,7 +92,7 @@ class DatabaseClient:
             the
                 transaction may have been written; with an Idempotency-Key it is safe to try again.
         """
-        append = Append.prepare(self._keys, tx.encode(), idempotency_key)
+        append = Append.prepare(self._keys, tx.encode(), idempotency_key, asked)
         return append.receipt(await self._appends.send(append))
 
     async def outcome(self, transaction_id: str) -> Outcome | None:

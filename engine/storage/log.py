@@ -71,13 +71,14 @@ class Append:
     args: list[Any]
 
     @classmethod
-    def prepare(cls, keys: Keys, payload: bytes, key: str | None) -> Append:
+    def prepare(cls, keys: Keys, payload: bytes, key: str | None, asked: bytes | None = None) -> Append:
+        """asked: what the client sent, where the payload was computed from it and may be another one next time."""
         if key is None:
             names = [keys.idempotency(secrets.token_hex(16)), keys.log]
             return cls(None, names, [payload, "-", _ONCE_SECONDS])
         # Hashed: a key of any length and content is a short, plain name.
         name = hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
-        digest = hashlib.blake2b(payload, digest_size=16).hexdigest()
+        digest = hashlib.blake2b(payload if asked is None else asked, digest_size=16).hexdigest()
         return cls(key, [keys.idempotency(name), keys.log], [payload, digest, IDEMPOTENCY_SECONDS])
 
     def receipt(self, answer: Sequence[Any]) -> Receipt:

@@ -93,6 +93,10 @@ COMMANDS = {
             "read:query",
             "Answer a query: an atom, or a conjunction with negation, conditions and aggregates.",
         ),
+        "sparql": (
+            "sparql:sparql",
+            "Ask in SPARQL over triple(s, p, o), asserted and derived; or change it with a SPARQL update.",
+        ),
         "watch": (
             "watch:watch",
             "Show the changes of a relation or of a query, live, until Ctrl-C.",

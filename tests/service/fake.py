@@ -326,17 +326,19 @@ class FakeClient:
     def hold(self, epoch: int) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
-    async def append(self, tx: Transaction, idempotency_key: str | None = None) -> Receipt:
+    async def append(
+        self, tx: Transaction, idempotency_key: str | None = None, asked: bytes | None = None
+    ) -> Receipt:
         self._reach()
         if idempotency_key in self.keys:
             known, payload = self.keys[idempotency_key]
-            if payload != tx.encode():
+            if payload != (asked or tx.encode()):
                 raise IdempotencyConflictError("the Idempotency-Key was used before with a different body")
             return Receipt(known, True)
         transaction_id = f"{1735689600000 + len(self.log)}-0"
         self.log.append((transaction_id, tx))
         if idempotency_key is not None:
-            self.keys[idempotency_key] = (transaction_id, tx.encode())
+            self.keys[idempotency_key] = (transaction_id, asked or tx.encode())
         self.run()
         return Receipt(transaction_id, False)
 

@@ -129,6 +129,11 @@ def lines_of_json(context: Any, value: Any) -> bytes:
     return value if isinstance(value, bytes) else json.dumps(value).encode()
 
 
+@schemathesis.serializer("application/sparql-query", "application/sparql-update")
+def text_of_sparql(context: Any, value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
 APP, DATABASE = app_with_a_graph()
 SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", APP)
 

@@ -137,6 +137,7 @@ class Connection:
         delta: bool = False,
         strategy: str | None = None,
         placement: str | None = None,
+        timeout: float | None = None,
         patience: float = PATIENCE_SECONDS,
     ) -> Json:
         """Send a transaction in the form that `path` accepts, and wait for its epoch, even if the service first
@@ -154,6 +155,7 @@ class Connection:
             "placement": placement,
             "message": message,
             "source": source,
+            "timeout": timeout,
         }
         headers = {"content-type": content_type, **keyed(key)}
         response = await self.exchange(method, path, parameters, body, headers, repeatable=key is not None)
