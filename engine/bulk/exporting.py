@@ -68,7 +68,7 @@ async def tuples_of(
         EpochNotRetainedError: the epoch's snapshot has been removed meanwhile.
     """
     if request.query is not None:
-        query = prepare(parse_query(request.query), snapshot.schemas)
+        query = prepare(parse_query(request.query, snapshot.prefixes), snapshot.schemas)
         facts = await read(query, snapshot, None)
         symbols = await snapshot.symbols(query.constants, complete=True)
         codes = evaluate(query, facts, symbols, Budget(cancelled=cancelled))

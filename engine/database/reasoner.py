@@ -43,6 +43,7 @@ from engine.errors import (
     did_you_mean,
     shown,
 )
+from engine.language.prefixes import Prefixes
 from engine.language.schema import Schema
 from engine.maintenance.memory import default_memory_budget
 from engine.maintenance.placement import Budget
@@ -250,7 +251,13 @@ class Reasoner:
             self._read,
             self.database.symbols,
             budget or Budget(memory=self.budget.memory),
+            self.prefixes,
         )
+
+    @property
+    def prefixes(self) -> Prefixes:
+        """The prefixes that the database declares: IRIs by their names."""
+        return self.database.program.declared.prefixes
 
     def _read(self, relation: str, bound: Mapping[int, int]) -> Codes:
         """The tuples of a relation that have the codes `bound`, by column."""
