@@ -198,14 +198,20 @@ class ServiceClient:
         except httpx.TransportError as error:
             raise self._unreachable(error) from error
 
-    def query(self, goal: str, *, page: int, limit: int | None = None) -> Iterator[Json]:
-        """Answers of one goal, page by page, at most `limit` rows in all; there is always a first page."""
+    def query(
+        self, goal: str, *, page: int, limit: int | None = None, prefixes: bool = False
+    ) -> Iterator[Json]:
+        """Answers of one goal, page by page, at most `limit` rows in all; there is always a first page. prefixes:
+        whether IRIs are shortened.
+        """
         cursor: str | None = None
         left = limit
         while True:
             body: Json = {"query": goal, "limit": page if left is None else min(page, left)}
             if cursor is not None:
                 body["cursor"] = cursor
+            if prefixes:
+                body["prefixes"] = True
             answer = _decode(self._request("POST", "/v1/query", {}, body, {}, repeatable=True))
             yield answer
             cursor = answer.get("cursor")
