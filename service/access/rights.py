@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from itertools import starmap
 from typing import Any, Final
 
-from engine.bulk.request import FACTS, NTRIPLES, TRIPLE, ExportRequest, ImportRequest
+from engine.bulk.request import FACTS, ExportRequest, ImportRequest
 from engine.bulk.sources import Source
 from engine.data.transaction import Transaction
 from engine.database.epoch import RuleInfo
@@ -117,6 +117,8 @@ def check_job(principal: Principal, request: ImportRequest | ExportRequest) -> N
                 principal=principal.name,
             )
         principal.check_write(_imported(request))
+        if request.rules is not None:
+            principal.check_read(_imported(request))
 
 
 def _check_export(principal: Principal, request: ExportRequest) -> None:
@@ -147,8 +149,8 @@ def relations_of(*nodes: Literal | Term) -> set[str]:
 
 def _imported(request: ImportRequest) -> set[str]:
     """The relations that an import changes; of uploads, or where the request names them."""
-    if request.relation is not None or request.format == NTRIPLES:
-        return {request.relation or TRIPLE}
+    if request.target is not None:
+        return {request.target}
     return {Source("", path).stem for path in request.paths}
 
 
