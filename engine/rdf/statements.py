@@ -1,17 +1,19 @@
 """Documents of RDF to lines of N-Quads.
 
 In: a file in Turtle, TriG, RDF/XML or JSON-LD, plain or compressed. Out: its statements as lines of N-Quads, some ten
-thousand at a time, or the first thing that is wrong with it. Always: blank nodes of files with different scopes are
+thousand at a time, and the first thing that is wrong with it. Always: blank nodes of files with different scopes are
 different, and the same file with the same scope gives the same lines, so that what an import added, another can
-retract. IRIs are taken as they are written, including relative ones, which occur in published data sets. About five
-microseconds a statement; memory is bounded, but for JSON-LD, which the parser may hold as a whole, and for the labels
-of blank nodes without a name in the file, of which each takes about 150 bytes.
+retract. (Where labels are kept, files share them, and a blank node without a label gets a new one each time.) IRIs are
+taken as they are written, including relative ones, which occur in published data sets. About five microseconds a
+statement; memory is bounded, but for JSON-LD, which the parser may hold as a whole, and for the labels of blank nodes
+that have none in the file, of which each takes about 150 bytes.
 """
 
 from __future__ import annotations
 
 import bz2
 import gzip
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
     from pyoxigraph import BlankNode, Quad
 
 PORTION = 20_000
-# What the parser makes up for a blank node that has no label in the file.
-_MADE_UP = 32
+# What the parser makes up for a blank node that has no label in the file: 128 random bits that begin with a letter.
+_MADE_UP = re.compile("[a-f][0-9a-f]{15,31}")
 _REMOTE = "No LoadDocumentCallback"
 
 
@@ -97,6 +99,8 @@ class _Relabelled:
         except SyntaxError as error:
             self.wrong, self.ended = _wrong(error), True
             raise StopIteration from None
+        if self._keep:
+            return quad
         subject, object_, graph = quad.subject, quad.object, quad.graph_name
         blank = [isinstance(term, BlankNode) for term in (subject, object_, graph)]
         if not any(blank):
@@ -112,9 +116,9 @@ class _Relabelled:
         from pyoxigraph import BlankNode
 
         label = node.value
-        if len(label) == _MADE_UP and set(label) <= set("0123456789abcdef"):
+        if _MADE_UP.fullmatch(label):
             return BlankNode(f"{self._scope}-{self._made_up.setdefault(label, len(self._made_up))}")
-        return node if self._keep else BlankNode(f"{self._scope}_{label}")
+        return BlankNode(f"{self._scope}_{label}")
 
 
 def _wrong(error: SyntaxError) -> Wrong:
