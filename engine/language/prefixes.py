@@ -180,7 +180,10 @@ class Shortener:
     def _literal(self, found: re.Match[str]) -> str:
         literal = found[0]
         iri = literal.startswith('"<') and literal.endswith('>"') and "\\" not in literal
-        return (self._iri(literal[2:-2]) if iri else None) or literal
+        short = self._iri(literal[2:-2]) if iri else None
+        # `<:` is a token of its own.
+        follows = found.string[: found.start()].endswith("<")
+        return literal if short is None or (follows and short.startswith(":")) else short
 
     def row(self, row: Iterable[Value]) -> tuple[Value, ...]:
         """The values of a tuple, with shortened symbols."""

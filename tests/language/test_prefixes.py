@@ -139,6 +139,7 @@ def test_declarations_may_hold_prefixes() -> None:
         'p(x) :- q(x, ex:a, "ex:b"). // ex:c',
         "p(x) :- q(x), x != ex:a ; r(ex:b, x).",
         "p(x) :- /* ex:a */ q(x, ex:a-b.c).",
+        "p(x) :- q(x), x<ex:a, x!=:b, x< :c, x>:d.",
     ],
 )
 def test_expanded_text_says_the_same_without_prefixes_and_shortens_to_itself(text: str) -> None:
@@ -146,6 +147,12 @@ def test_expanded_text_says_the_same_without_prefixes_and_shortens_to_itself(tex
     assert parse_rules(whole) == parse_rules(text, EX)
     assert 'ex:b"' in whole or 'ex:b"' not in text
     assert Shortener(EX).text(whole) == text
+
+
+def test_a_shortened_text_can_be_parsed_where_an_empty_prefix_would_join_what_stands_before_it() -> None:
+    text = 'p(x) :- q(x), x<"<http://default.org#a>".'
+    assert Shortener(EX).text(text) == text
+    assert Shortener(EX).text(text.replace("x<", "x>")) == "p(x) :- q(x), x>:a."
 
 
 def test_text_without_names_is_not_touched() -> None:
