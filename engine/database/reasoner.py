@@ -142,9 +142,9 @@ class Reasoner:
 
         facts: relation -> (tuple, weight) pairs, any iterable of them, or int64[n, arity], each row of weight 1; values
         and weights may be scalars of numpy. What is added to a tuple is the sum of its weights, in whatever order they
-        come (but in the mode `set`). rules: (text, weight) pairs. declarations: `.decl` directives. undeclare:
-        relations whose declaration is withdrawn first. strategy, placement: how and where to evaluate it, instead of
-        the reasoner's own choice; the placement holds for this transaction alone.
+        come (but in the mode `set`). rules: (text, weight) pairs. declarations: `.decl` and `.prefix` directives.
+        undeclare: relations (and prefixes, `ex:`) whose declaration is withdrawn first. strategy, placement: how and
+        where to evaluate it, instead of the reasoner's own choice; the placement holds for this transaction alone.
 
         Raises:
             ZedlogError: the transaction is refused; nothing changed.
