@@ -139,6 +139,12 @@ class DeclarationError(ProgramError):
     code = "declaration_conflict"
 
 
+class UnknownPrefixError(ProgramError):
+    """A prefixed name has a prefix that neither the text nor the database declares."""
+
+    code = "unknown_prefix"
+
+
 class StratificationError(ProgramError):
     """A relation depends on its own negation or aggregate; `detail` names the cycle, relation by relation."""
 

@@ -6,7 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt, StrictStr
 
-from engine.bulk.request import EXPORT_FORMATS, ExportRequest, ImportRequest, check_upload, guess_format
+from engine.bulk.request import (
+    EXPORT_FORMATS,
+    ExportRequest,
+    ImportRequest,
+    check_upload,
+    guess_format,
+)
 from engine.data.sources import MAX_SOURCE
 from engine.data.transaction import MAX_MESSAGE
 from engine.errors import InvalidRequestError
@@ -30,12 +36,31 @@ class ImportBody(Strict):
         Field(description="The `upload` that `POST /v1/uploads` returned."),
     ] = None
     format: Annotated[
-        Literal["csv", "tsv", "jsonl", "parquet", "ntriples", "facts"] | None,
-        Field(description="By default, the ending of the file's name decides."),
+        Literal[
+            "csv",
+            "tsv",
+            "jsonl",
+            "parquet",
+            "ntriples",
+            "nquads",
+            "turtle",
+            "trig",
+            "rdfxml",
+            "jsonld",
+            "rdf",
+            "facts",
+        ]
+        | None,
+        Field(
+            description="By default, the ending of the file's name decides. `rdf`: files in several formats of RDF, "
+            "each according to its name."
+        ),
     ] = None
     relation: Annotated[
         Name | None,
-        Field(description="By default, `triple` for N-Triples, and the file's name for `.facts`."),
+        Field(
+            description="By default, `triple` for RDF (`quad` with `graphs`), and the file's name for `.facts`."
+        ),
     ] = None
     columns: Annotated[
         list[ColumnRef] | None,
@@ -71,6 +96,24 @@ class ImportBody(Strict):
     source: Annotated[
         StrictStr | None,
         Field(min_length=1, max_length=MAX_SOURCE, description="The facts count for this source."),
+    ] = None
+    graphs: Annotated[
+        StrictBool,
+        Field(description="RDF only: the name of the graph is a fourth column; empty for the default graph."),
+    ] = False
+    blank_nodes: Annotated[
+        Literal["keep", "apart"] | None,
+        Field(
+            description="RDF only: `keep` the labels of blank nodes, so that files share them, or keep those of "
+            "different files `apart`. By default `keep` for N-Triples and N-Quads, and `apart` for other formats."
+        ),
+    ] = None
+    rules: Annotated[
+        Literal["rdfs", "owl-rl"] | None,
+        Field(
+            description="RDF only: add the rules of RDFS, or those of OWL 2 RL for the axioms in the files, in the "
+            "same transaction; with a negative weight, take them away."
+        ),
     ] = None
 
     def request(self) -> ImportRequest:
@@ -109,7 +152,19 @@ class ExportBody(Strict):
     relation: Name | None = None
     query: Name | None = None
     format: Annotated[
-        Literal["parquet", "csv", "tsv", "jsonl", "ntriples"] | None,
+        Literal[
+            "parquet",
+            "csv",
+            "tsv",
+            "jsonl",
+            "ntriples",
+            "nquads",
+            "turtle",
+            "trig",
+            "rdfxml",
+            "jsonld",
+        ]
+        | None,
         Field(description="By default, the path's ending decides."),
     ] = None
     domain: Literal["all", "asserted", "derived"] = "all"
@@ -122,11 +177,17 @@ class ExportBody(Strict):
     strict: Annotated[
         StrictBool,
         Field(
-            description="Refuse triples that N-Triples cannot represent, instead of leaving them out and counting "
+            description="Refuse triples that RDF cannot represent, instead of leaving them out and counting "
             "them (`left_out`)."
         ),
     ] = False
     overwrite: StrictBool = False
+    prefixes: Annotated[
+        StrictBool,
+        Field(
+            description="Turtle, TriG and RDF/XML only: shorten IRIs with the prefixes that the database declares."
+        ),
+    ] = False
 
     def request(self) -> ExportRequest:
         """The request for the job.

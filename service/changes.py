@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import starmap
 from typing import Any, NamedTuple, TypeVar
 
 from engine.data.transaction import Transaction, check_weight
@@ -20,7 +21,8 @@ from engine.errors import Span, UnsupportedFeatureError, ZedlogError
 from engine.expressions import with_constant_facts
 from engine.language.canonical import format_declaration
 from engine.language.check import check_rule
-from engine.language.parser import parse_declarations, parse_program, parse_rules
+from engine.language.parser import expanded, parse_declarations, parse_prefixes, parse_program, parse_rules
+from engine.language.prefixes import ANY_PREFIX, NO_PREFIXES, Prefixes, format_prefix
 from engine.language.syntax import CONSTRAINT, Constant, Declaration, ProgramText
 from service.models import FactChange, ProgramChange, RuleChange, TransactionBody
 from service.validation import BODY, read_as
@@ -29,8 +31,11 @@ T = TypeVar("T")
 M = TypeVar("M", FactChange, RuleChange)
 
 
-def transaction_from_json(decoded: Any, *, dry_run: bool, return_delta: bool) -> Transaction:
-    """The transaction of a decoded `POST /v1/transactions` body, its program text checked.
+def transaction_from_json(
+    decoded: Any, *, dry_run: bool, return_delta: bool, prefixes: Prefixes = NO_PREFIXES
+) -> Transaction:
+    """The transaction of a decoded `POST /v1/transactions` body, its program text checked. prefixes: those of the
+    database, for `program`, which may also use those that `declarations` adds.
 
     Raises:
         InvalidRequestError, InvalidWeightError, InvalidValueError: it does not have the documented form.
@@ -39,7 +44,9 @@ def transaction_from_json(decoded: Any, *, dry_run: bool, return_delta: bool) ->
     body = read_as(TransactionBody, decoded)
     given = body.declarations
     declarations = given if isinstance(given, str) else "\n".join(given)
-    more = with_place("program", lambda: _parts(body.program, 1))
+    if body.program:
+        prefixes = {**prefixes, **with_place("declarations", lambda: parse_prefixes(declarations))}
+    more = with_place("program", lambda: _parts(body.program, 1, prefixes))
     transaction = Transaction.parse(
         [vars(change) for change in body.facts] + more.facts,
         [vars(change) for change in body.rules] + more.rules,
@@ -61,8 +68,11 @@ def facts_from_json(decoded: Any, *, mode: str, dry_run: bool, return_delta: boo
     return Transaction.parse([vars(change) for change in facts], (), "", mode, dry_run, return_delta)
 
 
-def rules_from_json(decoded: Any, *, mode: str, dry_run: bool, return_delta: bool) -> Transaction:
-    """The transaction of a `POST /v1/rules` body: one rule, a list of rules, or a program.
+def rules_from_json(
+    decoded: Any, *, mode: str, dry_run: bool, return_delta: bool, prefixes: Prefixes = NO_PREFIXES
+) -> Transaction:
+    """The transaction of a `POST /v1/rules` body: one rule, a list of rules, or a program. prefixes: those of the
+    database.
 
     Raises: as `transaction_from_json`.
     """
@@ -70,7 +80,13 @@ def rules_from_json(decoded: Any, *, mode: str, dry_run: bool, return_delta: boo
         body = read_as(ProgramChange, decoded)
         weight = check_weight(body.weight, BODY)
         return program_transaction(
-            body.program, weight, mode=mode, dry_run=dry_run, return_delta=return_delta, where="program"
+            body.program,
+            weight,
+            mode=mode,
+            dry_run=dry_run,
+            return_delta=return_delta,
+            prefixes=prefixes,
+            where="program",
         )
     rules = [vars(change) for change in _one_or_more(RuleChange, decoded)]
     return check_program(Transaction.parse((), rules, "", mode, dry_run, return_delta))
@@ -84,16 +100,23 @@ def _one_or_more(model: type[M], decoded: Any) -> list[M]:
 
 
 def program_transaction(
-    text: str, weight: int, *, mode: str, dry_run: bool, return_delta: bool, where: str = BODY
+    text: str,
+    weight: int,
+    *,
+    mode: str,
+    dry_run: bool,
+    return_delta: bool,
+    prefixes: Prefixes = NO_PREFIXES,
+    where: str = BODY,
 ) -> Transaction:
     """A whole program as a transaction: its facts and rules with `weight`, and its declarations, which are added, or
-    withdrawn if the weight is negative.
+    withdrawn if the weight is negative. prefixes: those of the database; the program may declare further ones.
 
     Raises:
         ProgramError: the text is not a program, or a rule in it is unsafe.
         UnsupportedFeatureError: it contains a directive to read files.
     """
-    parts = with_place(where, lambda: _parts(text, weight))
+    parts = with_place(where, lambda: _parts(text, weight, prefixes))
     return Transaction.parse(
         parts.facts, parts.rules, parts.declarations, mode, dry_run, return_delta, parts.undeclare
     )
@@ -108,24 +131,33 @@ class _Parts(NamedTuple):
     undeclare: list[str]
 
 
-def _parts(text: str, weight: int) -> _Parts:
-    program = _checked_program(text)
+def _parts(text: str, weight: int, prefixes: Prefixes) -> _Parts:
+    program = _checked_program(text, prefixes)
+    whole = expanded(text, prefixes)
+    if whole is not text:
+        # Places of faults are those of the text that was sent; from here on there are none.
+        text, program = whole, _checked_program(whole, NO_PREFIXES)
     tuples: dict[str, list[list[Any]]] = {}
     for fact in program.facts:
         row = [term.value for term in fact.terms if isinstance(term, Constant)]
         tuples.setdefault(fact.relation, []).append(row)
     # The rules that one clause became share its span: the clause is sent once, and twice if it stands there twice.
     clauses = [_source(text, span) for span in dict.fromkeys(rule.span for rule in program.rules)]
+    labels = [f"{label}:" for label in program.prefixes]
+    declarations = [
+        *starmap(format_prefix, program.prefixes.items()),
+        *map(_declaration_text, program.declarations),
+    ]
     return _Parts(
         [{"relation": relation, "tuples": rows, "weight": weight} for relation, rows in tuples.items()],
         [{"rule": clause, "weight": weight} for clause in clauses],
-        "\n".join(map(_declaration_text, program.declarations)) if weight > 0 else "",
-        [declaration.relation for declaration in program.declarations] if weight < 0 else [],
+        "\n".join(declarations) if weight > 0 else "",
+        [*labels, *(declaration.relation for declaration in program.declarations)] if weight < 0 else [],
     )
 
 
-def _checked_program(text: str) -> ProgramText:
-    program = with_constant_facts(parse_program(text))
+def _checked_program(text: str, prefixes: Prefixes) -> ProgramText:
+    program = with_constant_facts(parse_program(text, prefixes))
     for rule in program.rules:
         check_rule(rule)
     for directive in program.directives:
@@ -170,7 +202,7 @@ def check_program(transaction: Transaction) -> Transaction:
 
 
 def _check_rules(text: str) -> None:
-    for rule in parse_rules(text):
+    for rule in parse_rules(text, ANY_PREFIX):
         check_rule(rule)
 
 

@@ -22,6 +22,7 @@ from engine.explain.explainer import Explainer
 from engine.explain.local import parsed
 from engine.explain.repair import Limits
 from engine.language.parser import parse_goal
+from engine.language.prefixes import ANY_PREFIX
 from engine.language.syntax import Constant
 from engine.storage.explaining import SnapshotSource
 from engine.storage.snapshot import Snapshot
@@ -55,7 +56,7 @@ def asked_of(body: ExplainBody) -> tuple[str, str | None, list[Value]]:
             raise InvalidRequestError(
                 f'"relation" goes with a list of values; "{where}" is a text, which names its relation itself'
             )
-        return with_place(where, lambda: parsed(text))[0], text, []
+        return with_place(where, lambda: parsed(text, ANY_PREFIX))[0], text, []
     assert isinstance(text, list)
     if body.relation is None:
         raise InvalidRequestError(
@@ -73,7 +74,7 @@ def _values(snapshot: Snapshot, relation: str, text: str | None, values: list[Va
     if text is None:
         schema_of(snapshot.schemas, relation)
         return values
-    goal = parse_goal(text)
+    goal = parse_goal(text, snapshot.prefixes)
     select(goal, text, snapshot.schemas)
     return [term.value for term in goal.terms if isinstance(term, Constant)]
 

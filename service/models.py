@@ -78,7 +78,8 @@ class TransactionBody(Strict):
         list[StrictStr],
         Field(
             fail_fast=True,
-            description="Relations whose declarations are withdrawn, before `declarations` are added.",
+            description="Relations whose declarations are withdrawn, before `declarations` are added; prefixes are "
+            "named with their colon, `rdf:`.",
             examples=[["edge"]],
         ),
     ] = []
@@ -159,6 +160,10 @@ class QueryBody(Strict):
     as_of: (
         Annotated[StrictInt, Field(ge=0, le=2**63 - 1), must("be an integer from 0 to 2^63 - 1")] | None
     ) = None
+    prefixes: Annotated[
+        StrictBool,
+        Field(description="Write IRIs in symbols with the prefixes that the database declares: `rdf:type`."),
+    ] = False
 
 
 class SubscriptionBody(Strict):

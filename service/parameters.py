@@ -30,6 +30,9 @@ AtLeast = Annotated[
 AsOf = Annotated[
     int | None, Query(ge=0, le=2**63 - 1, description="Read this epoch, if it is still retained.")
 ]
+ShortenIris = Annotated[
+    bool, Query(description="Write IRIs in symbols with the prefixes that the database declares: `rdf:type`.")
+]
 Limit = Annotated[
     int | None,
     Query(

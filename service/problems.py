@@ -80,6 +80,7 @@ STATUS: dict[type[ZedlogError], int] = {
     errors.DeclarationError: 422,
     errors.UnsupportedFeatureError: 422,
     errors.StratificationError: 422,
+    errors.UnknownPrefixError: 422,
     InvalidRequestError: 400,
     MalformedJsonError: 400,
     InvalidParameterError: 400,

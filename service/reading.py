@@ -7,6 +7,7 @@ A read pins one published epoch: the newest, the one of `as_of`, or the one that
 from __future__ import annotations
 
 from engine.errors import EngineUnavailableError, InvalidCursorError, shown
+from engine.language.prefixes import NO_PREFIXES, Prefixes, may_use_prefixes
 from engine.storage.client import parse_token
 from engine.storage.snapshot import Snapshot
 from service.context import Service
@@ -36,6 +37,13 @@ async def pin(
     if cursor is not None and snapshot.token != cursor.token:
         raise InvalidCursorError("the cursor belongs to another database; start again without a cursor")
     return snapshot
+
+
+async def prefixes_for(service: Service, text: str | None) -> Prefixes:
+    """The prefixes that the newest epoch declares, if the text may use any."""
+    if text is None or not may_use_prefixes(text):
+        return NO_PREFIXES
+    return (await service.client.snapshot()).prefixes
 
 
 async def _wait(service: Service, at_least: str, epoch: int | None) -> None:

@@ -20,7 +20,8 @@ from engine.backup.reading import Backup
 from engine.data.values import write_tuple
 from engine.errors import BulkStorageError
 from engine.language.canonical import format_declaration
-from engine.language.parser import parse_declarations, parse_rules
+from engine.language.parser import parse_declarations, parse_prefixes, parse_rules
+from engine.language.prefixes import format_prefix
 from engine.language.schema import ColumnType
 from engine.language.syntax import CONSTRAINT, Declaration
 
@@ -104,7 +105,8 @@ def _declarations(backup: Backup) -> list[str]:
         elif _is_typed(one):
             columns = ", ".join(f"{c.name}: {c.type.value}" for c in one.schema.columns if c.type is not None)
             texts.append(f".decl {one.name}({columns})")
-    return [*texts, *(format_declaration(d) for rest in own.values() for d in rest)]
+    prefixes = [format_prefix(*one) for one in parse_prefixes(backup.manifest.declarations).items()]
+    return [*prefixes, *texts, *(format_declaration(d) for rest in own.values() for d in rest)]
 
 
 def _outputs(backup: Backup) -> list[str]:
@@ -126,6 +128,9 @@ def _remarks(backup: Backup) -> list[str]:
         ),
         "Souffle does not know fixpoint(...), nor recursion through count, sum and mean": any(
             d.fixpoint is not None for d in own
+        ),
+        "Souffle does not know .prefix; no rule needs it here": bool(
+            parse_prefixes(backup.manifest.declarations)
         ),
         "Souffle does not know the qualifier constraint": any(CONSTRAINT in d.qualifiers for d in own),
         "Souffle does not allow a dot in the name of a relation": any("." in one.name for one in visible),

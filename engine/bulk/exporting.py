@@ -3,8 +3,8 @@
 In: a request, a pinned snapshot, a session. Out: a file or a folder of files, and counts. Always: what appears under
 the target's name is whole and of one epoch; it appears in one step; and what was there before stays unless the request
 says `overwrite`. Importing an export again gives the same tuples with the same types, for every type and format: a
-delimited file gives its types in the header, unless the request asks for names only. N-Triples can hold only the
-triples of RDF. The rules of RDFS and OWL also derive generalised triples, such as one whose subject is a literal; these
+delimited file gives its types in the header, unless the request asks for names only. The formats of RDF can hold only
+its triples. The rules of RDFS and OWL also derive generalised triples, such as one whose subject is a literal; these
 are left out and counted, or refused if the request is strict. Triples of symbols that are not RDF terms are always
 refused.
 
@@ -31,8 +31,9 @@ from pyspark.sql import functions as F
 
 from engine.bulk import ntriples
 from engine.bulk.batches import WEIGHT, sync_folder, synced, unwritable
+from engine.bulk.documents import write_documents
 from engine.bulk.headers import typed_names
-from engine.bulk.request import DELIMITED, JSONL, NTRIPLES, TSV, ExportRequest, suffixes
+from engine.bulk.request import DELIMITED, JSONL, TSV, ExportRequest, suffixes
 from engine.data.arrow import column
 from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
@@ -40,12 +41,14 @@ from engine.database.query import evaluate, prepare
 from engine.database.reading import read
 from engine.errors import InvalidRequestError, TargetExistsError, TypeMismatchError
 from engine.language.parser import parse_query
+from engine.language.prefixes import NO_PREFIXES, Prefixes
 from engine.language.schema import Column, ColumnType
 from engine.maintenance.placement import Budget
+from engine.rdf.formats import DATASETS, DOCUMENTS, FORMATS
 from engine.spark.frames import from_driver
 from engine.storage.snapshot import Domain, Snapshot
 
-NOT_A_TRIPLE = "not a triple of N-Triples"
+NOT_A_TRIPLE = "not a triple of RDF"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ async def tuples_of(
         EpochNotRetainedError: the epoch's snapshot has been removed meanwhile.
     """
     if request.query is not None:
-        query = prepare(parse_query(request.query), snapshot.schemas)
+        query = prepare(parse_query(request.query, snapshot.prefixes), snapshot.schemas)
         facts = await read(query, snapshot, None)
         symbols = await snapshot.symbols(query.constants, complete=True)
         codes = evaluate(query, facts, symbols, Budget(cancelled=cancelled))
@@ -148,21 +151,32 @@ def write(
     request: ExportRequest,
     target: Path | str,
     job: str,
+    prefixes: Prefixes = NO_PREFIXES,
 ) -> Exported:
-    """Write the tuples and put them under the target's name.
+    """Write the tuples and put them under the target's name. prefixes: for a format that shortens IRIs.
 
     Raises:
         TargetExistsError, BulkStorageError, TypeMismatchError.
     """
     frame = from_driver(session, table)
     left_out = 0
-    if request.format == NTRIPLES:
+    document = request.format in DOCUMENTS
+    if request.format in FORMATS:
         plain = _plain_triples(frame, columns, request)
         left_out = table.num_rows - plain.count()
         frame = plain
     rows = table.num_rows - left_out
-    if request.one_file:
+    if request.one_file or document:
         frame = frame.coalesce(1)
+    if document:
+        if isinstance(target, str):
+            raise InvalidRequestError(
+                f"{request.format} is written to the engine's own files only; choose ntriples or nquads",
+                field="format",
+            )
+        # What belongs together stands together: first the graph, then the subject.
+        places = [*range(3, len(columns)), 0, 1, 2]
+        frame = frame.sortWithinPartitions(*map(column, places))
     if isinstance(target, str):
         _write(frame, columns, request, target, "overwrite" if request.overwrite else "error")
         return Exported(rows, 0, 0, left_out)
@@ -171,6 +185,8 @@ def write(
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(scratch, ignore_errors=True)
         _write(frame, columns, request, f"file://{scratch}", "error")
+        if document:
+            write_documents(session, scratch, request, prefixes)
         return replace(_publish(scratch, target, request, rows), left_out=left_out)
     except OSError as error:
         raise unwritable(target.parent, error) from error
@@ -196,31 +212,42 @@ def _write(frame: DataFrame, columns: Sequence[Column], request: ExportRequest, 
         frame.select(*named).write.mode(mode).options(**options).csv(url)
     elif request.format == JSONL:
         frame.select(F.to_json(F.struct(*named))).write.mode(mode).text(url)
-    elif request.format == NTRIPLES:
-        frame.select(F.concat_ws(" ", *fields, F.lit("."))).write.mode(mode).text(url)
+    elif request.format in FORMATS:
+        frame.select(_statement(fields)).write.mode(mode).text(url)
     else:
         frame.select(*named).write.mode(mode).parquet(url)
 
 
 def _plain_triples(frame: DataFrame, columns: Sequence[Column], request: ExportRequest) -> DataFrame:
-    """The triples that N-Triples can hold. A triple with a symbol that is not a term makes the query fail; if the
-    request is strict, so does a triple with a term in a position that RDF does not allow.
+    """The statements that RDF can hold. One with a symbol that is not a term makes the query fail; if the request is
+    strict, so does one with a term in a position that RDF does not allow.
 
     Raises:
-        TypeMismatchError: the columns are not three symbols.
+        TypeMismatchError: the columns are not three symbols, or four where the format has named graphs.
     """
-    if [c.type for c in columns] != [ColumnType.SYMBOL] * 3:
+    width = 4 if request.format in DATASETS and len(columns) == 4 else 3
+    if [c.type for c in columns] != [ColumnType.SYMBOL] * width:
+        graph = ", and perhaps the graph" if request.format in DATASETS else ""
         raise TypeMismatchError(
-            "N-Triples holds three symbols: subject, predicate, object",
+            f"{request.format} holds three symbols: subject, predicate, object{graph}",
             expected="symbol, symbol, symbol",
             got=", ".join(c.type.value if c.type else "?" for c in columns),
         )
-    fields = [F.col(column(i)) for i in range(3)]
-    right = _all_match(fields, (ntriples.NODE, ntriples.IRI, ntriples.TERM))
-    terms = F.lit(False) if request.strict else _all_match(fields, (ntriples.TERM,) * 3)
-    line = F.concat_ws(" ", *fields, F.lit("."))
+    fields = [F.col(column(i)) for i in range(width)]
+    graph_term = rf"^(?:|{ntriples.NODE[1:-2]})\z"
+    right = _all_match(fields, (ntriples.NODE, ntriples.IRI, ntriples.TERM, graph_term)[:width])
+    anywhere = (ntriples.TERM, ntriples.TERM, ntriples.TERM, rf"^(?:|{ntriples.TERM[1:-2]})\z")[:width]
+    terms = F.lit(False) if request.strict else _all_match(fields, anywhere)
+    line = _statement(fields)
     wrong = F.raise_error(F.concat(F.lit(f"{NOT_A_TRIPLE}: "), F.left(line, F.lit(200)))).cast("boolean")
     return frame.where(F.when(right, F.lit(True)).when(terms, F.lit(False)).otherwise(wrong))
+
+
+def _statement(fields: Sequence[SparkColumn]) -> SparkColumn:
+    """A line of N-Triples, or of N-Quads, where the default graph is not named."""
+    if len(fields) < 4:
+        return F.concat_ws(" ", *fields, F.lit("."))
+    return F.concat_ws(" ", *fields[:3], F.when(fields[3] != "", fields[3]), F.lit("."))
 
 
 def _all_match(fields: Sequence[SparkColumn], patterns: Sequence[str]) -> SparkColumn:

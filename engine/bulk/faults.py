@@ -23,6 +23,7 @@ from engine.errors import (
     WeightOverflowError,
     ZedlogError,
 )
+from engine.rdf.writing import CANNOT_HOLD
 
 _NO_SPACE = ("No space left on device", "Disk quota exceeded")
 _NO_RIGHT = (
@@ -36,6 +37,9 @@ _MISSING = ("PATH_NOT_FOUND", "FileNotFoundException", "FAILED_READ_FILE.FILE_NO
 _DAMAGED = (
     "Unexpected end of input stream",
     "EOFException",
+    "EOFError",
+    "BadGzipFile",
+    "zlib.error",
     "ZipException",
     "incorrect header check",
     "incorrect data check",
@@ -59,6 +63,8 @@ def explained(error: Exception, sources: Sequence[Source] = ()) -> ZedlogError:
         return HeaderMismatchError(
             "the headers of the files differ from one another", files=[s.name for s in sources]
         )
+    if CANNOT_HOLD in text:
+        return InvalidValueError(_line(lines, (CANNOT_HOLD,)).partition("ValueError: ")[2])
     if NOT_A_TRIPLE in text:
         return InvalidValueError(_line(lines, (NOT_A_TRIPLE,)))
     if TOO_HEAVY in text:

@@ -19,18 +19,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from engine.bulk import reading
+from engine.bulk import rdf, reading
 from engine.bulk.batches import WEIGHT, BatchStore
 from engine.bulk.reading import (
     BLOCK,
     FILE,
     MARKS,
+    OPEN,
     PLACE,
     RAW,
     REASON,
@@ -41,7 +43,8 @@ from engine.bulk.reading import (
     text_lines,
 )
 from engine.bulk.rejects import Rejected, summary, write_rejects
-from engine.bulk.request import FACTS, FAIL, JSONL, SKIP, TRIPLE, ImportRequest
+from engine.bulk.request import FACTS, FAIL, JSONL, SKIP, STATEMENTS, ImportRequest, format_of
+from engine.bulk.rules import Added, added_rules
 from engine.bulk.sources import Source
 from engine.bulk.typed import ORDER, TOO_HEAVY, mismatch
 from engine.data.arrow import columns
@@ -56,6 +59,7 @@ from engine.errors import (
 )
 from engine.language.parser import parse_declarations
 from engine.language.schema import ColumnType, Schema
+from engine.rdf.formats import DOCUMENTS, RDF
 
 ROWS = "rows"
 """The column of a batch file with the number of rows of the files that a tuple stands for."""
@@ -76,6 +80,7 @@ class Imported:
     tuples: int = 0
     weight: int = 0
     rejected: Rejected = field(default_factory=Rejected)
+    added: Added | None = None
 
     def transaction(self, request: ImportRequest) -> Transaction:
         """The transaction for the log."""
@@ -84,6 +89,8 @@ class Imported:
             mode="set" if request.mode == "set" else "zset",
             dry_run=request.dry_run,
             batches=tuple(self.batches),
+            rules=self.added.rules if self.added else (),
+            facts=self.added.facts if self.added else (),
         ).told(request.author, request.message, request.source if self.batches else None)
 
 
@@ -122,8 +129,11 @@ class Importer:
             bad += self._relation(relation, files, request, schemas.get(relation), result)
         if bad:
             result.rejected = summary(self._rejects, bad)
-            if request.on_error == FAIL:
+            if request.on_error == FAIL or (request.format == RDF and _is_broken(self._rejects)):
                 raise _bad_rows(result)
+        if request.rules is not None:
+            self._step("rules")
+            result.added = added_rules(request, self._store, result.batches)
         return result
 
     def _relation(
@@ -145,7 +155,10 @@ class Importer:
         names = None if schema is None else [c.name for c in schema.columns]
         urls = [source.url for source in sources]
         self._step("look")
-        rows = reading.read(self._session, urls, request, schema)
+        if request.format in STATEMENTS:
+            rows = rdf.read(self._session, sources, request)
+        else:
+            rows = reading.read(self._session, urls, request, schema)
         types = self._types(relation, rows, request, schema)
         if not rows.width:
             return 0
@@ -222,13 +235,13 @@ class Importer:
         """The rows written to `first`, with a second look at those that have a reason."""
         assert rows.again is not None, "there is a second look"
         written = self._session.read.parquet(f"file://{first}")
-        good, open_ = written.filter(F.col(REASON).isNull()), written.filter(F.col(REASON).isNotNull())
+        open_ = written.filter(F.col(REASON) == OPEN)
         looked = replace(rows, frame=rows.again(open_.select(RAW, FILE, BLOCK, PLACE)))
         found = _keyed(looked, types, names, request)
-        no_marks = F.lit(None).cast(found.schema[_MARKS].dataType).alias(_MARKS)
-        return _summed(
-            good.select(*columns(rows.width), WEIGHT, ROWS, no_marks).unionByName(found), rows.width, request
-        )
+        settled = written.filter(F.coalesce(F.col(REASON) != OPEN, F.lit(True)))
+        marks = F.when(F.col(REASON).isNotNull(), F.struct(*MARKS)).cast(found.schema[_MARKS].dataType)
+        done = settled.select(*columns(rows.width), WEIGHT, ROWS, marks.alias(_MARKS))
+        return _summed(done.unionByName(found), rows.width, request)
 
     def _without_bad(
         self, scratch: Path, rows: RawRows, urls: list[str], sources: Sequence[Source], request: ImportRequest
@@ -238,6 +251,8 @@ class Importer:
         all_rows = self._session.read.parquet(f"file://{scratch}")
 
         def every_row() -> DataFrame:
+            if rows.every is not None:
+                return rows.every()
             if rows.lines:
                 return text_lines(self._session, urls, request.format)
             return rows.frame.select(FILE, BLOCK, PLACE)
@@ -275,7 +290,8 @@ def _exact_sum(weights: pa.ChunkedArray) -> int:
 
 def _by_relation(request: ImportRequest, sources: Sequence[Source]) -> dict[str, list[Source]]:
     if request.format != FACTS:
-        return {request.relation or TRIPLE: list(sources)}
+        assert request.target is not None, "only Souffle's files have relations of their own"
+        return {request.target: list(sources)}
     found: dict[str, list[Source]] = {}
     for source in sources:
         found.setdefault(source.stem, []).append(source)
@@ -414,13 +430,20 @@ def _declaration(relation: str, names: Sequence[str] | None, types: Sequence[Col
     return text(cleaned)
 
 
+def _is_broken(rejects: Path) -> bool:
+    """Whether there is something wrong with a document of RDF, of which no part can be left out."""
+    with rejects.open("rb") as lines:
+        return any(format_of(orjson.loads(line)["file"]) in DOCUMENTS for line in lines)
+
+
 def _bad_rows(result: Imported) -> BadRowsError:
     rejected = result.rejected
     first = rejected.samples[0]
-    place = f"line {first['line']}" if "line" in first else f"row {first['row']}"
+    place = next((f", {name} {first[name]}" for name in ("line", "row") if name in first), "")
+    place += f", column {first['column']}" if "column" in first else ""
     number = "1 row" if rejected.number == 1 else f"{rejected.number:,} rows"
     return BadRowsError(
-        f"{number} of {result.rows:,} cannot be imported; the first is in {first['file']}, {place}: {first['reason']}",
+        f"{number} of {result.rows:,} cannot be imported; the first is in {first['file']}{place}: {first['reason']}",
         rejected=rejected.number,
         rows=result.rows,
         samples=rejected.samples,

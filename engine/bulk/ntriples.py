@@ -1,6 +1,7 @@
-"""N-Triples in Spark: lines to terms, in native expressions only.
+"""N-Triples and N-Quads in Spark: lines to terms, in native expressions only.
 
-In: a column of lines. Out: subject, predicate and object as symbols, or null if the line is not a triple. Always: the
+In: a column of lines. Out: subject, predicate and object as symbols, and of a quad the graph, which is empty for the
+default graph; null if the line is not a triple. Always: the
 terms are written as `zedlog owl` writes them (engine/ontology/triples.py): escapes are resolved where N-Triples has
 another way to write the character, `"x"^^xsd:string` is `"x"`, language tags are in lower case. So equal terms are
 equal symbols, whoever wrote them.
@@ -37,16 +38,19 @@ def _literal(text: str, iri: str) -> str:
     return rf"{text}(?:{_TAG}|\^\^{iri})?+"
 
 
-def _line(text: str, iri: str) -> str:
+def _line(text: str, iri: str, *, quad: bool = False) -> str:
     space = r"[ \t]*+"
+    graph = rf"(?:({iri}|{_BLANK}){space})?+" if quad else ""
     subject, object_ = rf"({iri}|{_BLANK})", rf"({iri}|{_BLANK}|{_literal(text, iri)})"
     # To the very end: $ would pass over a line separator there, which would stay behind the object.
-    return rf"^{space}{subject}{space}({iri}){space}{object_}{space}\.{space}(?:#.*+)?\z"
+    return rf"^{space}{subject}{space}({iri}){space}{object_}{space}{graph}\.{space}(?:#.*+)?\z"
 
 
 _LITERAL = _literal(_TEXT, _IRI)
 _LINE: Final = _line(_TEXT, _IRI)
 _PLAIN_LINE: Final = _line(_PLAIN_TEXT, _PLAIN_IRI)
+_QUAD: Final = _line(_TEXT, _IRI, quad=True)
+_PLAIN_QUAD: Final = _line(_PLAIN_TEXT, _PLAIN_IRI, quad=True)
 TERM: Final = rf"^(?:{_IRI}|{_BLANK}|{_LITERAL})\z"
 NODE: Final = rf"^(?:{_IRI}|{_BLANK})\z"
 IRI: Final = rf"^{_IRI}\z"
@@ -73,9 +77,14 @@ def is_blank(line: Column) -> Column:
     return line.rlike(_BLANK_LINE)
 
 
-def marked(line: Column) -> Column:
-    """A plain triple (without escapes and control characters) with marks between its terms; any other line as it is."""
-    return F.regexp_replace(line, _PLAIN_LINE, f"$1{_MARK}$2{_MARK}$3")
+def marked(line: Column, *, quads: bool = False) -> Column:
+    """A plain triple (without escapes and control characters) with marks between its terms; any other line as it is.
+    quads: a graph may follow the object.
+    """
+    terms = f"$1{_MARK}$2{_MARK}$3"
+    if quads:
+        return F.regexp_replace(line, _PLAIN_QUAD, f"{terms}{_MARK}$4")
+    return F.regexp_replace(line, _PLAIN_LINE, terms)
 
 
 def is_plain(line: str, marked: str) -> str:
@@ -86,35 +95,42 @@ def is_plain(line: str, marked: str) -> str:
 
 
 def plain_terms(marked: str) -> str:
-    """SQL: array(subject, predicate, object) of a plain triple. marked: a column of what `marked` makes of it."""
+    """SQL: array(subject, predicate, object), of a quad also the graph, of a plain triple. marked: a column of what
+    `marked` makes of it.
+    """
     return f"split({marked}, '{_MARK}', -1)"
 
 
-def cut(line: Column) -> Column:
-    """array(subject, predicate, object) as they are written in the line; of another size if the line is not a
-    triple.
+def cut(line: Column, *, quads: bool = False) -> Column:
+    """array(subject, predicate, object) as they are written in the line, and of a quad the graph; of another size if
+    the line is not a triple.
     """
-    marked = F.regexp_replace(line, _LINE, _MARK + "$1\t$2\t$3")
-    # The first two terms hold no tab, so what is left is the object, whatever is in it.
-    return F.when(
-        marked.startswith(_MARK) & ~line.startswith(_MARK),
-        F.split(F.substring(marked, 2, 2**31 - 1), "\t", 3),
-    ).otherwise(F.array())
+    # All terms but the object hold no tab, so what is left is the object, whatever is in it.
+    if quads:
+        marked = F.regexp_replace(line, _QUAD, _MARK + "$1\t$2\t$4\t$3")
+        found = F.split(F.substring(marked, 2, 2**31 - 1), "\t", 4)
+        found = F.array(*(F.get(found, F.lit(i)) for i in (0, 1, 3, 2)))
+    else:
+        marked = F.regexp_replace(line, _LINE, _MARK + "$1\t$2\t$3")
+        found = F.split(F.substring(marked, 2, 2**31 - 1), "\t", 3)
+    return F.when(marked.startswith(_MARK) & ~line.startswith(_MARK), found).otherwise(F.array())
 
 
 def normalised(parts: Column) -> Column:
     """The same array with canonical escapes; null for an IRI with an escape that it must not have."""
-    return F.transform(parts, _normalised)
+    # The default graph has no name.
+    return F.transform(parts, lambda term: F.when(term == "", term).otherwise(_normalised(term)))
 
 
-def terms(parts: Column) -> list[Column]:
-    """Subject, predicate and object of the array that `plain_terms` or `normalised` gives; null if the line was not a
-    triple.
+def terms(parts: Column, *, quads: bool = False) -> list[Column]:
+    """Subject, predicate and object of the array that `plain_terms` or `normalised` gives, and of quads the graph; null
+    if the line was not a triple.
     """
     subject, predicate, object_ = (F.get(parts, F.lit(i)) for i in range(3))
     # Most objects end in > or a quote, and are what they should be.
     short = object_.endswith('"') | ~object_.startswith('"')
-    return [subject, predicate, F.when(short, object_).otherwise(_canonical_suffix(object_))]
+    found = [subject, predicate, F.when(short, object_).otherwise(_canonical_suffix(object_))]
+    return [*found, F.get(parts, F.lit(3))] if quads else found
 
 
 def _canonical_suffix(literal: Column) -> Column:

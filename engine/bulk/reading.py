@@ -24,9 +24,8 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from engine.bulk import ntriples
 from engine.bulk.headers import read_header
-from engine.bulk.request import FACTS, JSONL, NTRIPLES, PARQUET, ImportRequest
+from engine.bulk.request import FACTS, JSONL, PARQUET, ImportRequest
 from engine.bulk.typed import NUMBER, SHOWN, converted, finite, is_exact, looks_like
 from engine.data.arrow import columns as arrow_columns
 from engine.errors import ArityError, HeaderMismatchError, InvalidRequestError, TypeMismatchError, shown
@@ -35,8 +34,9 @@ from engine.language.schema import ColumnType, Schema
 RAW, REASON, FILE, BLOCK, PLACE = "raw", "reason", "file", "block", "place"
 MARKS: Final = (RAW, REASON, FILE, BLOCK, PLACE)
 WEIGHT_FIELD = "fw"
-_VALUE, _CORRUPT = "value", "_corrupt"
-_MARKED, _PLAIN, _TERMS = "marked", "plain", "terms"
+VALUE, _CORRUPT = "value", "_corrupt"
+OPEN: Final = "open"
+"""The reason of a row that waits for a second look."""
 _NUMBERED = "monotonically_increasing_id()"
 _LATIN = "ISO-8859-1"
 _PARQUET_TYPES: Final = {
@@ -56,9 +56,10 @@ _WHOLE_DECIMAL: Final = re.compile(r"decimal\([0-9]+,0\)")
 class RawRows:
     """See the module. names: of the fields, if the files give them. types: of the fields, if the format gives them;
     then the fields are typed already, and null is a missing value. said: the types that a header gives; the fields are
-    nevertheless texts. lines: whether PLACE counts lines, including blank ones. again: the second look at rows with a
-    reason, from RAW, FILE, BLOCK and PLACE to a frame like this one; it is for work that is rare and slow, and that
-    would slow all rows down if the query that reads them did it.
+    nevertheless texts. lines: whether PLACE counts lines, including blank ones. again: the second look at rows whose
+    reason is OPEN, from RAW, FILE, BLOCK and PLACE to a frame like this one; it is for work that is rare and slow, and
+    that would slow all rows down if the query that reads them did it. every: FILE, BLOCK and PLACE of all rows, where
+    the files' lines are not the rows. PLACE is null where nobody knows it.
     """
 
     frame: DataFrame
@@ -68,6 +69,7 @@ class RawRows:
     said: tuple[ColumnType, ...] | None = None
     lines: bool = False
     again: Callable[[DataFrame], DataFrame] | None = None
+    every: Callable[[], DataFrame] | None = None
 
 
 def field(i: int) -> str:
@@ -77,7 +79,7 @@ def field(i: int) -> str:
 def read(
     session: SparkSession, files: Sequence[str], request: ImportRequest, schema: Schema | None
 ) -> RawRows:
-    """The rows of files that all have the request's format.
+    """The rows of files that all have the request's format, which is none of RDF (rdf.py).
 
     schema: the relation's, or None where it is new.
 
@@ -85,8 +87,6 @@ def read(
         HeaderMismatchError: a file's columns are not the expected ones.
     """
     wanted = None if schema is None else [column.name for column in schema.columns]
-    if request.format == NTRIPLES:
-        return _ntriples(session, files)
     if request.format == FACTS:
         return _facts(session, files, len(wanted or ()))
     if request.format == JSONL:
@@ -101,7 +101,7 @@ def text_lines(session: SparkSession, files: Sequence[str], format_: str, *more:
     reader = session.read
     if format_ == FACTS:
         reader = reader.option("lineSep", "\n")
-    return reader.text(list(files)).select(_VALUE, *more, *map(F.expr, _marks(_NUMBERED)))
+    return reader.text(list(files)).select(VALUE, *more, *map(F.expr, _marks(_NUMBERED)))
 
 
 def _marks(place: str) -> list[str]:
@@ -109,7 +109,7 @@ def _marks(place: str) -> list[str]:
     return [f"_metadata.file_path AS {FILE}", f"_metadata.file_block_start AS {BLOCK}", f"{place} AS {PLACE}"]
 
 
-def _shaped(
+def shaped(
     frame: DataFrame, fields: Sequence[Column], raw: Column, reason: Column, weight: Column | None
 ) -> DataFrame:
     extra = [] if weight is None else [weight.alias(WEIGHT_FIELD)]
@@ -117,44 +117,19 @@ def _shaped(
     return frame.select(*named, *extra, raw.alias(RAW), reason.alias(REASON), FILE, BLOCK, PLACE)
 
 
-def _ntriples(session: SparkSession, files: Sequence[str]) -> RawRows:
-    line = F.col(_VALUE)
-    # In the projection that numbers the lines, which no condition passes: so the expression is evaluated once.
-    lines = text_lines(session, files, NTRIPLES, ntriples.marked(line).alias(_MARKED))
-    looked = lines.selectExpr("*", f"{ntriples.is_plain(_VALUE, _MARKED)} AS {_PLAIN}")
-    some = looked.filter(F.col(_PLAIN) | ~ntriples.is_blank(line))
-    cut = some.selectExpr("*", f"if({_PLAIN}, {ntriples.plain_terms(_MARKED)}, null) AS {_TERMS}")
-    reason = F.expr(f"if({_PLAIN}, null, 'not plain')")
-    frame = _shaped(cut, ntriples.terms(F.col(_TERMS)), line, reason, None)
-    return RawRows(frame, 3, ("s", "p", "o"), (ColumnType.SYMBOL,) * 3, lines=True, again=_ntriples_again)
-
-
-def _ntriples_again(lines: DataFrame) -> DataFrame:
-    """Lines that are not plain: with escapes, with control characters, or no triples."""
-    line = F.col(RAW)
-    cut = lines.select("*", ntriples.cut(line).alias("cut"))
-    normal = cut.select("*", ntriples.normalised(F.col("cut")).alias(_TERMS))
-    subject, predicate, object_ = ntriples.terms(F.col(_TERMS))
-    whole = subject.isNotNull() & predicate.isNotNull() & object_.isNotNull()
-    reason = F.when(~F.is_valid_utf8(line), F.lit("not UTF-8")).when(
-        ~whole, F.lit("not a triple of N-Triples")
-    )
-    return _shaped(normal, [subject, predicate, object_], line, reason, None)
-
-
 def _facts(session: SparkSession, files: Sequence[str], arity: int) -> RawRows:
     """Souffle's format: fields between tabs, without quotes; a carriage return before the line feed does not belong to
     the line.
     """
-    line = F.regexp_replace(_VALUE, r"\r\z", "")
+    line = F.regexp_replace(VALUE, r"\r\z", "")
     fields = F.split(line, "\t", -1)
     split = text_lines(session, files, FACTS).withColumn("fields", fields)
     size = F.size("fields")
-    reason = F.when(~F.is_valid_utf8(F.col(_VALUE)), F.lit("not UTF-8")).when(
+    reason = F.when(~F.is_valid_utf8(F.col(VALUE)), F.lit("not UTF-8")).when(
         size != arity, F.concat(size.cast("string"), F.lit(f" fields between tabs, not {arity}"))
     )
     columns = [F.get("fields", F.lit(i)) for i in range(arity)]
-    return RawRows(_shaped(split, columns, F.col(_VALUE), reason, None), arity, lines=True)
+    return RawRows(shaped(split, columns, F.col(VALUE), reason, None), arity, lines=True)
 
 
 def _delimited(
@@ -190,9 +165,9 @@ def _delimited(
             )
     places, weight = _places(in_file, request, wanted)
     if not first:
-        empty = session.range(0).select(F.lit(None).cast("string").alias(_VALUE), *_no_marks())
-        nothing = [F.col(_VALUE)] * len(wanted or request.types or request.columns)
-        return RawRows(_shaped(empty, nothing, F.col(_VALUE), F.col(_VALUE), None), len(nothing))
+        empty = session.range(0).select(F.lit(None).cast("string").alias(VALUE), *_no_marks())
+        nothing = [F.col(VALUE)] * len(wanted or request.types or request.columns)
+        return RawRows(shaped(empty, nothing, F.col(VALUE), F.col(VALUE), None), len(nothing))
     schema = ", ".join(f"`{name.replace('`', '``')}` string" for name in first)
     rows = (
         session.read.options(**{**options, "header": request.header})
@@ -205,7 +180,7 @@ def _delimited(
     reason = F.when(F.col(_CORRUPT).isNotNull(), F.lit(f"not {len(first)} fields")).when(
         ~F.is_valid_utf8(raw), F.lit("not UTF-8")
     )
-    found = _shaped(
+    found = shaped(
         rows, [columns[i] for i in places], raw, reason, None if weight is None else columns[weight]
     )
     names = tuple(in_file[i] for i in places) if request.header else None
@@ -282,7 +257,7 @@ def _json(
     session: SparkSession, files: Sequence[str], request: ImportRequest, wanted: Sequence[str] | None
 ) -> RawRows:
     """Lines that are objects with a field for each column, or arrays of the values in the relation's order."""
-    line = F.col(_VALUE)
+    line = F.col(VALUE)
     lines = text_lines(session, files, JSONL).filter(F.trim(line) != "")
     parsed = lines.withColumn("json", F.try_parse_json(line))
     kind = F.schema_of_variant(F.col("json"))
@@ -329,7 +304,7 @@ def _json(
     reason = F.coalesce(reason, *too_long)
     columns = [F.col(field(i)) for i in range(len(names))]
     given = F.col(field(len(names))) if weight is not None else None
-    return RawRows(_shaped(found, columns, line, reason, given), len(names), tuple(names), lines=True)
+    return RawRows(shaped(found, columns, line, reason, given), len(names), tuple(names), lines=True)
 
 
 def _quoted(name: str) -> str:
@@ -342,7 +317,7 @@ def _quoted(name: str) -> str:
 
 def _fields_of(parsed: DataFrame, request: ImportRequest) -> list[str]:
     """The names of all fields of all objects, in alphabetical order; costs a pass over the files."""
-    keys = parsed.select(F.explode(F.json_object_keys(F.col(_VALUE))).alias("key")).distinct()
+    keys = parsed.select(F.explode(F.json_object_keys(F.col(VALUE))).alias("key")).distinct()
     names = sorted(str(row["key"]) for row in keys.collect())
     return [name for name in names if name != request.weight_column]
 
@@ -434,7 +409,7 @@ def _parquet(
     marked = rows.selectExpr("*", *_marks("_metadata.row_index"))
     named = [column.alias(name) for column, name in zip(columns, in_file, strict=True)]
     raw = F.to_json(F.struct(*named), {"ignoreNullFields": "false"})
-    frame = _shaped(marked, typed, raw, F.coalesce(*reasons, F.lit(None).cast("string")), given)
+    frame = shaped(marked, typed, raw, F.coalesce(*reasons, F.lit(None).cast("string")), given)
     names = tuple(in_file[i] for i in places)
     return RawRows(frame, len(places), names, tuple(types))
 

@@ -1,14 +1,15 @@
 """The rows that an import could not use: counted, the first ones shown, all of them in a file.
 
 In: the written rows of one relation, good and bad. Out: one JSON object a line: `file`, `line` (for formats of lines)
-or `row` (from 1, header lines not counted), `reason`, `text`. Always: sorted by file and place. Spark knows only the
-part of the file that a task read and the row's place in that part; the number of rows before the part is counted in a
-second pass, which only an import with bad rows needs.
+or `row` (from 1, header lines not counted) if it is known, `reason`, `text`. Always: sorted by file and place. Spark
+knows only the part of the file that a task read and the row's place in that part; the number of rows before the part is
+counted in a second pass, which only an import with bad rows needs.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from engine.bulk.sources import Source
 SAMPLES = 10
 """Bad rows that a job shows."""
 _TEXT = 300
+_COLUMN = re.compile("column ([0-9]+)", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -64,11 +66,11 @@ def write_rejects(
             shown = bad.withColumn(RAW, F.make_valid_utf8(RAW))
             for row in shown.orderBy(FILE, BLOCK, PLACE).toLocalIterator():
                 start, first = before[row[FILE], row[BLOCK]]
-                place = start + row[PLACE] - first + 1
+                place = None if row[PLACE] is None else start + row[PLACE] - first + 1
                 found = {
                     "file": _name(row[FILE], names),
-                    kind: place,
-                    "reason": row[REASON],
+                    **({} if place is None else {kind: place}),
+                    **_reason(row[REASON]),
                     "text": row[RAW],
                 }
                 out.write(orjson.dumps(found) + b"\n")
@@ -90,6 +92,13 @@ def summary(path: Path, number: int) -> Rejected:
                 {**sample, "text": text if text is None or len(text) <= _TEXT else text[:_TEXT] + "..."}
             )
     return Rejected(number, samples, str(path))
+
+
+def _reason(text: str) -> dict[str, Any]:
+    """What is wrong, and in which column of the line if a parser says so."""
+    column, _, reason = text.partition(": ")
+    said = _COLUMN.fullmatch(column)
+    return {"column": int(said[1]), "reason": reason} if said else {"reason": text}
 
 
 def _name(url: str, names: dict[str, str]) -> str:

@@ -17,10 +17,14 @@ from engine.data.transaction import check_weight
 from engine.errors import InvalidRequestError, shown
 from engine.language.operators import check_relation_name
 from engine.language.schema import ColumnType
+from engine.rdf import formats
+from engine.rdf.formats import RDF
 
-CSV, TSV, JSONL, PARQUET, NTRIPLES, FACTS = "csv", "tsv", "jsonl", "parquet", "ntriples", "facts"
-IMPORT_FORMATS: Final = (CSV, TSV, JSONL, PARQUET, NTRIPLES, FACTS)
-EXPORT_FORMATS: Final = (PARQUET, CSV, TSV, JSONL, NTRIPLES)
+CSV, TSV, JSONL, PARQUET, FACTS = "csv", "tsv", "jsonl", "parquet", "facts"
+IMPORT_FORMATS: Final = (CSV, TSV, JSONL, PARQUET, *formats.FORMATS, RDF, FACTS)
+EXPORT_FORMATS: Final = (PARQUET, CSV, TSV, JSONL, *formats.FORMATS)
+STATEMENTS: Final = (*formats.FORMATS, RDF)
+"""Formats of an import whose rows are the statements of RDF."""
 DELIMITED: Final = (CSV, TSV)
 _SUFFIXES: Final = {
     ".csv": CSV,
@@ -28,28 +32,35 @@ _SUFFIXES: Final = {
     ".jsonl": JSONL,
     ".ndjson": JSONL,
     ".parquet": PARQUET,
-    ".nt": NTRIPLES,
     ".facts": FACTS,
+    **formats.SUFFIXES,
 }
 PACKED: Final = (".gz", ".bz2")
 FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
 """The names that an uploaded file may have."""
 _UPLOAD = re.compile(rf"[0-9a-f]{{64}}/{FILE_NAME.pattern}", re.ASCII)
 FAIL, SKIP = "fail", "skip"
+_SAID_ONLY: Final = ("author", "message", "source", "graphs", "blank_nodes", "rules")
 TRIPLE: Final = "triple"
 """The default relation of triples: that of programs/rdfs.dl and of `zedlog owl`."""
+QUAD: Final = "quad"
+"""The default relation of triples with the name of their graph."""
+KEEP, APART = "keep", "apart"
+"""What becomes of the labels of blank nodes: they stay, or get a part that is the file's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
     """Files into facts.
 
-    paths: below the import root, absolute, or with a scheme. relation: None means `triple` for N-Triples, and the
+    paths: below the import root, absolute, or with a scheme. relation: None means `triple` (or `quad`) for RDF, and the
     files' names for Souffle's format. columns: the fields of a file (names, or numbers from 1) in the order of the
     relation's columns; empty: all of them. types: of the columns, if the relation does not give them. weight: of each
     row; weight_column: the field that has the weight instead. on_error: `fail` because of rows that cannot be read, or
     `skip` them. multiline: whether a quoted field may hold line breaks. uploaded: the paths are files that the service
-    has received. author, message, source: of the transaction.
+    has received. author, message, source: of the transaction. graphs: of RDF, whether the name of the graph is a fourth
+    column. blank_nodes: what becomes of their labels; None: in N-Triples and N-Quads they stay, and in the other
+    formats each file has its own. rules: what is added with the triples.
     """
 
     paths: tuple[str, ...]
@@ -69,6 +80,16 @@ class ImportRequest:
     author: str | None = None
     message: str | None = None
     source: str | None = None
+    graphs: bool = False
+    blank_nodes: str | None = None
+    rules: str | None = None
+
+    @property
+    def target(self) -> str | None:
+        """The relation of all rows; None where each file has its own."""
+        if self.relation is not None or self.format == FACTS:
+            return self.relation
+        return QUAD if self.graphs else TRIPLE
 
     @property
     def separator(self) -> str:
@@ -78,7 +99,7 @@ class ImportRequest:
     def as_json(self) -> dict[str, Any]:
         whole = {**asdict(self), "types": [kind.value for kind in self.types]}
         # What is not said is not written, as in a transaction: a job's key knows its request by its text.
-        return {n: v for n, v in whole.items() if v is not None or n not in ("author", "message", "source")}
+        return {n: v for n, v in whole.items() if v not in (None, False) or n not in _SAID_ONLY}
 
     @classmethod
     def restore(cls, body: Mapping[str, Any]) -> ImportRequest:
@@ -111,16 +132,26 @@ class ImportRequest:
             ("header", self.header and not delimited),
             ("delimiter", self.delimiter is not None and not delimited),
             ("multiline", not self.multiline and not delimited),
-            ("columns", bool(self.columns) and self.format in (NTRIPLES, FACTS)),
-            ("types", bool(self.types) and self.format in (NTRIPLES, FACTS)),
-            ("weight_column", self.weight_column is not None and self.format in (NTRIPLES, FACTS)),
+            ("columns", bool(self.columns) and self.format in (*STATEMENTS, FACTS)),
+            ("types", bool(self.types) and self.format in (*STATEMENTS, FACTS)),
+            ("weight_column", self.weight_column is not None and self.format in (*STATEMENTS, FACTS)),
+            ("graphs", self.graphs and self.format not in STATEMENTS),
+            ("blank_nodes", self.blank_nodes is not None and self.format not in STATEMENTS),
+            ("rules", self.rules is not None and self.format not in STATEMENTS),
+            ("on_error", self.on_error == SKIP and self.format in formats.DOCUMENTS),
         ]
         for name, useless in without:
             if useless:
                 raise InvalidRequestError(
                     f"{shown(name)} has no effect on files of the format {self.format}", field=name
                 )
-        if self.relation is None and self.format not in (NTRIPLES, FACTS):
+        if self.rules is not None and (self.target != TRIPLE or self.graphs):
+            raise InvalidRequestError(
+                f"the rules {self.rules} are about the relation {TRIPLE}(s, p, o), so 'relation' and 'graphs' cannot "
+                "be given with them",
+                field="rules",
+            )
+        if self.relation is None and self.format not in (*STATEMENTS, FACTS):
             raise InvalidRequestError(
                 'an import needs "relation": the relation that the rows go into', field="relation"
             )
@@ -161,7 +192,8 @@ class ExportRequest:
     path: below the export root, absolute, or with a scheme `file:`; a name with the format's suffix is one file, any
     other a directory of several. epoch: None is the newest. weights: facts only, each with its weight in a last column.
     header: a first line of column names. types: whether it says the columns' types (headers.py), so that an import
-    brings them back. strict: refuse generalised triples, which N-Triples cannot hold, instead of leaving them out.
+    brings them back. strict: refuse generalised triples, which RDF cannot hold, instead of leaving them out. prefixes:
+    whether IRIs are shortened with those that the database declares.
     """
 
     path: str
@@ -175,9 +207,10 @@ class ExportRequest:
     types: bool = True
     strict: bool = False
     overwrite: bool = False
+    prefixes: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {n: v for n, v in asdict(self).items() if v or n != "prefixes"}
 
     @property
     def one_file(self) -> bool:
@@ -201,15 +234,16 @@ class ExportRequest:
             raise InvalidRequestError(
                 "the answers of a query have neither a domain nor weights", field="domain"
             )
-        if self.weights and (self.domain != "asserted" or self.format == NTRIPLES):
+        if self.weights and (self.domain != "asserted" or self.format in formats.FORMATS):
             raise InvalidRequestError(
-                'weights need the domain "asserted", because only facts have them, and a format other than N-Triples',
+                'weights need the domain "asserted", because only facts have them, and a format that is not one of RDF',
                 field="weights",
             )
         without = [
             ("header", not self.header and self.format not in DELIMITED),
             ("types", not self.types and self.format not in DELIMITED),
-            ("strict", self.strict and self.format != NTRIPLES),
+            ("strict", self.strict and self.format not in formats.FORMATS),
+            ("prefixes", self.prefixes and self.format not in (formats.TURTLE, formats.TRIG, formats.RDFXML)),
         ]
         for name, useless in without:
             if useless:
@@ -220,25 +254,35 @@ class ExportRequest:
 
 def suffixes(format_: str) -> tuple[str, ...]:
     """The endings of the names of files of a format."""
+    if format_ == RDF:
+        return tuple(formats.SUFFIXES)
     return tuple(suffix for suffix, known in _SUFFIXES.items() if known == format_)
 
 
-def guess_format(paths: Sequence[str], formats: Sequence[str] = IMPORT_FORMATS) -> str:
-    """The format that follows from the first path's name. formats: those that the error lists.
+def guess_format(paths: Sequence[str], known: Sequence[str] = IMPORT_FORMATS) -> str:
+    """The format that follows from the first path's name; `rdf` if the names say several formats of RDF. known: those
+    that are possible.
 
     Raises:
         InvalidRequestError: the name does not have the ending of any format.
     """
-    name = paths[0].lower()
+    found = format_of(paths[0])
+    if RDF in known and found in formats.FORMATS and {format_of(path) for path in paths} - {found, None}:
+        return RDF
+    if found is None:
+        raise InvalidRequestError(
+            f'the name {shown(paths[0])} does not say the format; give "format", which is one of {", ".join(known)}',
+            field="format",
+        )
+    return found
+
+
+def format_of(path: str) -> str | None:
+    """The format that a name says."""
+    name = path.lower()
     for packed in PACKED:
         name = name.removesuffix(packed)
-    for suffix, format_ in _SUFFIXES.items():
-        if name.endswith(suffix):
-            return format_
-    raise InvalidRequestError(
-        f'the name {shown(paths[0])} does not say the format; give "format", which is one of {", ".join(formats)}',
-        field="format",
-    )
+    return next((known for suffix, known in _SUFFIXES.items() if name.endswith(suffix)), None)
 
 
 def check_upload(text: str) -> str:

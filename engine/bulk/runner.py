@@ -36,6 +36,7 @@ from engine.errors import (
     StorageUnavailableError,
     ZedlogError,
 )
+from engine.language.prefixes import NO_PREFIXES
 from engine.storage.client import DatabaseClient
 from engine.storage.connection import connect
 from engine.storage.jobs import CANCELLED, FAILED, SUCCEEDED, Job, JobQueue, LostJobError
@@ -181,7 +182,9 @@ class JobRunner:
         def read() -> tuple[Transaction | None, dict[str, Any]]:
             imported = self._read(job, request, progress)
             # Where there is nothing to apply, the job says what was read.
-            return imported.transaction(request) if imported.batches else None, _report(imported)
+            return imported.transaction(request) if imported.batches or imported.added else None, _report(
+                imported
+            )
 
         return self._applied(job, progress, read)
 
@@ -274,12 +277,13 @@ class JobRunner:
 
         async def collect(snapshot: Snapshot) -> Any:
             table, columns = await tuples_of(request, snapshot, self._stopping.is_set)
-            return table, columns, snapshot.epoch, snapshot.token
+            prefixes = snapshot.prefixes if request.prefixes else NO_PREFIXES
+            return table, columns, snapshot.epoch, snapshot.token, prefixes
 
-        table, columns, epoch, token = self._with_snapshot(request.epoch, collect)
+        table, columns, epoch, token, prefixes = self._with_snapshot(request.epoch, collect)
         with self._session(job, progress, ()) as session:
             progress.stage("write")
-            done = write(session, table, columns, request, target, job.id)
+            done = write(session, table, columns, request, target, job.id, prefixes)
         return {
             "epoch": epoch,
             "token": token,
@@ -383,6 +387,7 @@ def _report(imported: Imported) -> dict[str, Any]:
         "rejected": rejected.number,
         "samples": rejected.samples,
         "rejects": rejected.file,
+        **({} if imported.added is None else {"rules": imported.added.report}),
     }
 
 

@@ -90,8 +90,8 @@ class FactFiles:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One atomic change. `declarations` is program text that holds `.decl` directives only; `undeclare` names relations
-    whose declarations are withdrawn, before the new ones are added.
+    """One atomic change. `declarations` is program text that holds `.decl` and `.prefix` directives only; `undeclare`
+    names relations, and prefixes with their colon, whose declarations are withdrawn, before the new ones are added.
 
     `mode="set"`: adding what is there already, and retracting what is not there, has no effect; weights stay 0 or 1.
     `dry_run`: evaluate and report, but change nothing. `strategy`, `placement`: how the transaction must be evaluated;

@@ -52,9 +52,9 @@ class EpochRecord:
     `relations` are the changes; if the types of a relation's columns changed, all that it held, with the old types, is
     under `replaced(name)`. `schemas` are all relations after the epoch, `changed_schemas` those of the keys of
     `relations` (also of a relation that no longer exists), `rules` all rules of weight > 0. `declarations` is the text
-    of all `.decl` directives in force. `symbols` are the strings interned by this epoch: the first has the code
-    `first_symbol`, the next one more, and so on. `forgotten`, ascending, are the codes of symbols that nothing used
-    before this epoch and that it does not use either: they no longer stand for anything.
+    of all `.prefix` and `.decl` directives in force. `symbols` are the strings interned by this epoch: the first has
+    the code `first_symbol`, the next one more, and so on. `forgotten`, ascending, are the codes of symbols that nothing
+    used before this epoch and that it does not use either: they no longer stand for anything.
     """
 
     epoch: int

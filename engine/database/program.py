@@ -20,6 +20,7 @@ from engine.circuit.naming import may_stay, named, other_key, renamed
 from engine.data.transaction import MAX_WEIGHT, Mode, RuleChange
 from engine.database.epoch import RuleInfo
 from engine.errors import (
+    DeclarationError,
     NegativeWeightError,
     NotDeclaredError,
     UnsupportedFeatureError,
@@ -30,7 +31,8 @@ from engine.errors import (
 from engine.language.canonical import canonical_id, canonical_text, format_declaration, rule_id
 from engine.language.check import check_rule
 from engine.language.inference import infer_schemas, relations_of, update_schemas
-from engine.language.parser import parse_declarations, parse_rules
+from engine.language.parser import expanded, parse_declarations, parse_prefixes, parse_rules
+from engine.language.prefixes import Prefixes, format_prefix, label_of
 from engine.language.schema import ColumnType, Schema
 from engine.language.syntax import CONSTRAINT, Declaration, Fixpoint, Rule
 
@@ -41,7 +43,7 @@ MAX_BODY = 64
 @dataclass(frozen=True, slots=True)
 class Declared:
     """The declarations in force, and what follows from them: their texts, the relations that must stay empty, and the
-    settings of the relations that are declared `fixpoint`.
+    settings of the relations that are declared `fixpoint`. prefixes: IRIs by their names.
     """
 
     by_relation: Mapping[str, Declaration] = field(default_factory=dict)
@@ -49,14 +51,39 @@ class Declared:
     text: str = ""
     constraints: frozenset[str] = frozenset()
     fixpoints: Mapping[str, Fixpoint] = field(default_factory=dict)
+    prefixes: Mapping[str, str] = field(default_factory=dict)
 
-    def without(self, relations: Sequence[str], mode: Mode) -> Declared:
-        """Raises NotDeclaredError; in the mode `set`, undeclaring what is not declared is a no-op."""
-        left = dict(self.by_relation)
-        for relation in relations:
-            if left.pop(relation, None) is None and mode == "zset":
-                raise NotDeclaredError(f"{relation} is not declared", relation=relation)
-        return self._of(left, relations)
+    def __len__(self) -> int:
+        """How many relations and prefixes are declared."""
+        return len(self.by_relation) + len(self.prefixes)
+
+    def without(self, names: Sequence[str], mode: Mode) -> Declared:
+        """names: of relations, and of prefixes with their colon. Raises NotDeclaredError; in the mode `set`,
+        undeclaring what is not declared is a no-op.
+        """
+        left, prefixes = dict(self.by_relation), dict(self.prefixes)
+        for name in names:
+            label = label_of(name)
+            known = left.pop(name, None) if label is None else prefixes.pop(label, None)
+            if known is None and mode == "zset":
+                raise NotDeclaredError(f"{name} is not declared", relation=name)
+        return replace(self, prefixes=prefixes)._of(left, names)
+
+    def with_prefixes(self, prefixes: Mapping[str, str]) -> Declared:
+        """These declarations and further prefixes.
+
+        Raises:
+            DeclarationError: a prefix is declared otherwise.
+        """
+        for label, iri in prefixes.items():
+            known = self.prefixes.get(label, iri)
+            if known != iri:
+                raise DeclarationError(
+                    f"the prefix {label}: is already declared as <{known}>, and not as <{iri}>; undeclare {label}: to "
+                    "change it, which leaves rules as they are",
+                    prefix=label,
+                )
+        return replace(self, prefixes={**self.prefixes, **prefixes})._of(self.by_relation, ())
 
     def together_with(self, declarations: Sequence[Declaration]) -> Declared:
         """These declarations with further ones. Does not check that they agree with the existing ones."""
@@ -81,7 +108,10 @@ class Declared:
                     constraints.add(relation)
                 if declaration.fixpoint is not None:
                     fixpoints[relation] = declaration.fixpoint
-        return Declared(by_relation, texts, "\n".join(texts.values()), frozenset(constraints), fixpoints)
+        lines = [*(format_prefix(label, iri) for label, iri in self.prefixes.items()), *texts.values()]
+        return Declared(
+            by_relation, texts, "\n".join(lines), frozenset(constraints), fixpoints, self.prefixes
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,30 +191,40 @@ class Program:
         """
         if not (rules or declarations or undeclare or emptied):
             return self
-        changed, moved = self._with_rules(rules, mode)
+        prefixes = parse_prefixes(declarations)
+        # Also those that are withdrawn, so that a program and what it declares can be withdrawn together.
+        changed, moved = self._with_rules(rules, mode, {**self.declared.prefixes, **prefixes})
         parsed = parse_declarations(declarations) if declarations else ()
         declared = changed.declared
         if undeclare:
             declared = declared.without(undeclare, mode)
+        if prefixes:
+            declared = declared.with_prefixes(prefixes)
         if parsed:
             declared = declared.together_with(parsed)
         stored = changed.stored
         if emptied:
             stored = {name: schema for name, schema in stored.items() if name not in emptied}
         after = replace(changed, declared=declared, stored=stored)
-        relations = {*undeclare, *emptied, *(declaration.relation for declaration in parsed)}
+        withdrawn = [name for name in undeclare if label_of(name) is None]
+        relations = {*withdrawn, *emptied, *(declaration.relation for declaration in parsed)}
         return after._with_schemas(self, moved, relations, parsed)
 
-    def _with_rules(self, rules: Sequence[RuleChange], mode: Mode) -> tuple[Program, frozenset[str]]:
+    def _with_rules(
+        self, rules: Sequence[RuleChange], mode: Mode, prefixes: Prefixes
+    ) -> tuple[Program, frozenset[str]]:
         """The program with other weights of rules, and the ids of the rules that came or went. The schemas are as
-        before.
+        before. A rule's text is kept with whole IRIs, so that it means the same under other prefixes.
         """
         if not rules:
             return self, frozenset()
         kept = dict(self.rules)
         touched: dict[str, None] = {}
         for change in rules:
-            parsed_rules = parse_rules(change.rule)
+            parsed_rules = parse_rules(change.rule, prefixes)
+            written = expanded(change.rule, prefixes)
+            if written is not change.rule:
+                parsed_rules = parse_rules(written)
             for rule in parsed_rules:
                 _check_size(rule)
                 check_rule(rule)
@@ -196,7 +236,7 @@ class Program:
                 if known is not None:
                     kept[id_] = (replace(known[0], weight=weight), known[1])
                 else:
-                    text = change.rule.strip() if len(parsed_rules) == 1 else canonical
+                    text = written.strip() if len(parsed_rules) == 1 else canonical
                     kept[id_] = (RuleInfo(id_, text, canonical, weight), rule)
         # All weights that the transaction gives to a rule are added up first, so their order has no effect.
         for id_ in touched:

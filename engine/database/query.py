@@ -41,6 +41,7 @@ from engine.language.binding import sides
 from engine.language.check import check_rule
 from engine.language.inference import infer_schemas
 from engine.language.parser import parse_query
+from engine.language.prefixes import NO_PREFIXES, Prefixes
 from engine.language.schema import Column, Schema
 from engine.language.syntax import (
     Atom,
@@ -200,14 +201,16 @@ def answer(
     read: Callable[[str, Mapping[int, int]], Codes],
     symbols: SymbolTable,
     budget: Budget,
+    prefixes: Prefixes = NO_PREFIXES,
 ) -> Answer:
-    """Answer a query over the tuples that `read` gives: those of a relation that have codes in columns.
+    """Answer a query over the tuples that `read` gives: those of a relation that have codes in columns. prefixes: those
+    that it may use.
     `symbols` is as before when this returns.
 
     Raises:
         ZedlogError: as `prepare` and `evaluate` do, and for a text that is not a query.
     """
-    query = prepare(parse_query(text), schemas)
+    query = prepare(parse_query(text, prefixes), schemas)
     mark = len(symbols)
     facts: dict[str, list[Codes]] = {}
     try:

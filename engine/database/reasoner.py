@@ -43,6 +43,7 @@ from engine.errors import (
     did_you_mean,
     shown,
 )
+from engine.language.prefixes import Prefixes
 from engine.language.schema import Schema
 from engine.maintenance.memory import default_memory_budget
 from engine.maintenance.placement import Budget
@@ -141,9 +142,9 @@ class Reasoner:
 
         facts: relation -> (tuple, weight) pairs, any iterable of them, or int64[n, arity], each row of weight 1; values
         and weights may be scalars of numpy. What is added to a tuple is the sum of its weights, in whatever order they
-        come (but in the mode `set`). rules: (text, weight) pairs. declarations: `.decl` directives. undeclare:
-        relations whose declaration is withdrawn first. strategy, placement: how and where to evaluate it, instead of
-        the reasoner's own choice; the placement holds for this transaction alone.
+        come (but in the mode `set`). rules: (text, weight) pairs. declarations: `.decl` and `.prefix` directives.
+        undeclare: relations (and prefixes, `ex:`) whose declaration is withdrawn first. strategy, placement: how and
+        where to evaluate it, instead of the reasoner's own choice; the placement holds for this transaction alone.
 
         Raises:
             ZedlogError: the transaction is refused; nothing changed.
@@ -250,7 +251,13 @@ class Reasoner:
             self._read,
             self.database.symbols,
             budget or Budget(memory=self.budget.memory),
+            self.prefixes,
         )
+
+    @property
+    def prefixes(self) -> Prefixes:
+        """The prefixes that the database declares: IRIs by their names."""
+        return self.database.program.declared.prefixes
 
     def _read(self, relation: str, bound: Mapping[int, int]) -> Codes:
         """The tuples of a relation that have the codes `bound`, by column."""

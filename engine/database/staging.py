@@ -658,7 +658,7 @@ def _check_empty(program: Program) -> None:
     holds = {
         "facts": len(program.stored),
         "rules": len(program.rules),
-        "declarations": len(program.declarations),
+        "declarations": len(program.declared),
     }
     if any(holds.values()):
         raise NotEmptyError(

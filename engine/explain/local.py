@@ -16,6 +16,7 @@ from engine.explain.explainer import SIZE, Explainer
 from engine.explain.memory import ReasonerSource, at_once
 from engine.explain.repair import Limits
 from engine.language.parser import parse_goal
+from engine.language.prefixes import NO_PREFIXES, Prefixes
 from engine.language.syntax import Constant
 
 Json = dict[str, Any]
@@ -33,17 +34,17 @@ def explain(
     Raises:
         ZedlogError: there is no such relation, or the tuple does not fit it.
     """
-    relation, values = parsed(asked) if isinstance(asked, str) else asked
+    relation, values = parsed(asked, reasoner.prefixes) if isinstance(asked, str) else asked
     return at_once(_explained(reasoner, relation, list(values), size, repairs))
 
 
-def parsed(text: str) -> tuple[str, list[Value]]:
-    """The relation and the values of a tuple as text.
+def parsed(text: str, prefixes: Prefixes = NO_PREFIXES) -> tuple[str, list[Value]]:
+    """The relation and the values of a tuple as text. prefixes: those that it may use.
 
     Raises:
         ProgramSyntaxError: it is not an atom. InvalidRequestError: it has variables.
     """
-    goal = parse_goal(text)
+    goal = parse_goal(text, prefixes)
     if not all(isinstance(term, Constant) for term in goal.terms):
         raise InvalidRequestError(
             f"a tuple has only constants, so {text} cannot be explained; a query finds the tuples that fit it"

@@ -33,6 +33,7 @@ from engine.files.writing import SymbolTexts, write_tuples
 from engine.language.canonical import format_declaration
 from engine.language.check import check_rule, infer_schemas
 from engine.language.parser import parse_program
+from engine.language.prefixes import format_prefix
 from engine.language.schema import Schema
 from engine.language.syntax import Directive, ProgramText, fixpoints_of
 from engine.maintenance.placement import Budget
@@ -136,7 +137,7 @@ class FileRun:
 
     def _declarations(self, lines: Sequence[str]) -> str:
         """The declarations for the engine: the program's text without the directives that this module carries out."""
-        texts = []
+        texts = [format_prefix(label, iri) for label, iri in self.program.prefixes.items()]
         for declaration in self.program.declarations:
             kept = tuple(q for q in declaration.qualifiers if q not in _FILE_DIRECTIVES)
             texts.append(format_declaration(replace(declaration, qualifiers=kept)))

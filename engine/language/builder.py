@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from lark import Token, Transformer
 
 from engine.errors import ProgramSyntaxError, Span, UnsafeRuleError, UnsupportedFeatureError
-from engine.language import constants, operators
+from engine.language import constants, operators, prefixes
 from engine.language.bodies import Alternatives, check_size, conjoin, deeper, disjoin, negate
 from engine.language.expressions import bounded, group_by_precedence, in_range, read_constant
 from engine.language.parts import (
@@ -25,6 +25,7 @@ from engine.language.parts import (
     FixpointText,
     Names,
     Parameters,
+    PrefixText,
     TypeText,
     between,
     join,
@@ -59,6 +60,9 @@ class TreeBuilder(Transformer[Token, Any]):
 
     def STRING(self, token: Token) -> Constant:
         return read_constant(token, constants.read_symbol, ColumnType.SYMBOL)
+
+    def PREFIXED(self, token: Token) -> Constant:
+        return Constant(prefixes.symbol_of(token), ColumnType.SYMBOL, span_of(token))
 
     def NUMBER(self, token: Token) -> Constant:
         return read_constant(token, constants.read_number, ColumnType.NUMBER)
@@ -235,6 +239,9 @@ class TreeBuilder(Transformer[Token, Any]):
 
     def fixpoint(self, parts: list[Part]) -> FixpointText:
         return FixpointText(parts[0], parts[1:-1], parts[-1])
+
+    def prefix(self, parts: list[Part]) -> PrefixText:
+        return prefixes.declare(*parts)
 
     def type_name(self, parts: list[Part]) -> Token:
         name: Token = parts[0]

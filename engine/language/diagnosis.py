@@ -20,12 +20,12 @@ from engine.language.canonical import format_term
 from engine.language.constants import shortened
 from engine.language.syntax import Atom, Constant, Term, Variable
 
-_TERM = frozenset({"STRING", "NUMBER", "FLOAT", "BOOL", "QUESTION_IDENT", "WILDCARD"})
+_TERM = frozenset({"STRING", "PREFIXED", "NUMBER", "FLOAT", "BOOL", "QUESTION_IDENT", "WILDCARD"})
 _TERM_STARTS = _TERM | {
     "BNOT", "LNOT", "COUNT", "FOREIGN_TERM", "FUNCTOR", "IDENT", "LPAR", "MAX", "MEAN", "MIN", "MINUS", "SUM",
 }  # fmt: skip
 _LITERAL_STARTS = _TERM_STARTS | {"BANG", "QUALIFIED", "TEXT_CONDITION"}
-_DIRECTIVES = frozenset({"DECL", "TYPE", "INPUT", "OUTPUT", "PRINTSIZE", "FOREIGN_DIRECTIVE"})
+_DIRECTIVES = frozenset({"DECL", "TYPE", "PREFIX", "INPUT", "OUTPUT", "PRINTSIZE", "FOREIGN_DIRECTIVE"})
 _OPERATORS = frozenset({"OPERATOR", "MINUS"})
 # In the order in which a message lists them. Arithmetic operators are not listed: wherever one could follow,
 # so could something that is more likely meant.
@@ -41,6 +41,8 @@ _WORDS = {
     "LBRACE": "'{'",
     "RBRACE": "'}'",
     "COLON": "':'",
+    "PREFIX_NAME": "a prefix such as 'rdf:'",
+    "IRI": "an IRI such as <http://example.org/>",
     "_IF": "':-'",
     "_SUBTYPE": "'<:'",
     "VBAR": "'|'",
@@ -121,7 +123,7 @@ def _expected(accepted: frozenset[str]) -> str:
 def _expected_words(accepted: frozenset[str]) -> list[str]:
     if accepted & _DIRECTIVES:
         # Between two clauses; inside a directive that could also go on, this is still what matters.
-        return ["a fact, a rule or a directive (.decl, .type, .input, .output, .printsize)"]
+        return ["a fact, a rule or a directive (.decl, .type, .prefix, .input, .output, .printsize)"]
     words = []
     rest = set(accepted)
     if "TEXT_CONDITION" in rest:

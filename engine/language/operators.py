@@ -97,7 +97,7 @@ FOREIGN_TERMS = {
 }
 FOREIGN_FUNCTORS = frozenset({"as", "autoinc", "fold", "to_unsigned"})
 FOREIGN_OPERATORS = frozenset({"bshru"})
-DIRECTIVES = (".decl", ".type", ".input", ".output", ".printsize")
+DIRECTIVES = (".decl", ".type", ".prefix", ".input", ".output", ".printsize")
 
 _RELATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
 

@@ -17,9 +17,12 @@ from lark.exceptions import UnexpectedInput
 
 from engine.errors import ProgramError, ProgramSyntaxError, Span, UnsupportedFeatureError
 from engine.language.builder import TreeBuilder
+from engine.language.constants import write_constant
 from engine.language.declarations import declarations_of, directives_of, type_names
 from engine.language.diagnosis import explain
-from engine.language.parts import Clause, DeclarationText, DirectiveText, Fault, TypeText
+from engine.language.parts import Clause, DeclarationText, DirectiveText, Fault, PrefixText, TypeText
+from engine.language.prefixes import NO_PREFIXES, Prefixes, may_use_prefixes, reading
+from engine.language.schema import ColumnType
 from engine.language.syntax import (
     Atom,
     Constant,
@@ -53,13 +56,14 @@ def _lark(starts: tuple[Start, ...]) -> Lark:
     return Lark(grammar, parser="lalr", lexer="contextual", start=list(starts), transformer=TreeBuilder())
 
 
-def parse_program(text: str) -> ProgramText:
-    """A whole program: declarations, type aliases, directives, facts and rules in any order.
+def parse_program(text: str, prefixes: Prefixes = NO_PREFIXES) -> ProgramText:
+    """A whole program: declarations, prefixes, type aliases, directives, facts and rules in any order, but that a
+    prefix stands above its first use. prefixes: further ones that the text may use.
 
     Raises:
         ProgramError: the text is not a program, a fact is not ground, or a declaration contradicts itself.
     """
-    parts = _parse(text, "program")
+    parts = _parse(text, "program", prefixes)
     try:
         types = type_names([part for part in parts if isinstance(part, TypeText)])
         declarations: list[Declaration] = []
@@ -76,16 +80,17 @@ def parse_program(text: str) -> ProgramText:
     clauses = [part for part in parts if isinstance(part, Clause)]
     facts = tuple(head for clause in clauses if clause.alternatives is None for head in clause.heads)
     rules = tuple(rule for clause in clauses for rule in _rules_of(clause, text))
-    return ProgramText(tuple(declarations), facts, rules, tuple(directives), text)
+    labels = {part.label: part.iri for part in parts if isinstance(part, PrefixText)}
+    return ProgramText(tuple(declarations), facts, rules, tuple(directives), text, labels)
 
 
-def parse_rules(text: str) -> tuple[Rule, ...]:
-    """The rules of exactly one clause: several if it has a `;` or several heads.
+def parse_rules(text: str, prefixes: Prefixes = NO_PREFIXES) -> tuple[Rule, ...]:
+    """The rules of exactly one clause: several if it has a `;` or several heads. prefixes: those that it may use.
 
     Raises:
         ProgramError: the text is not one clause, or the clause is a fact.
     """
-    parts = _parse(text, "program")
+    parts = _parse(text, "program", prefixes)
     for part in parts:
         if not isinstance(part, Clause):
             raise ProgramSyntaxError("a rule was expected here, not a directive", text=text, span=part.span)
@@ -102,13 +107,13 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     return tuple(_rules_of(clause, text))
 
 
-def parse_goal(text: str) -> Atom:
-    """One atom to look up, `?- edge(x, "b").`; the `?-` and the `.` may be left out.
+def parse_goal(text: str, prefixes: Prefixes = NO_PREFIXES) -> Atom:
+    """One atom to look up, `?- edge(x, "b").`; the `?-` and the `.` may be left out. prefixes: those that it may use.
 
     Raises:
         ProgramError: the text is not an atom, or an argument is computed.
     """
-    atom: Atom = _parse(text, "goal")
+    atom: Atom = _parse(text, "goal", prefixes)
     for term in atom.terms:
         if not isinstance(term, Variable | Constant | Wildcard):
             message = "computed values in a goal are not supported yet by this version"
@@ -116,34 +121,65 @@ def parse_goal(text: str) -> Atom:
     return atom
 
 
-def parse_query(text: str) -> Query:
+def parse_query(text: str, prefixes: Prefixes = NO_PREFIXES) -> Query:
     """A conjunction of literals, `edge(x, y), !blocked(y)`, or one with a head, `q(y) :- edge(x, y)`.
 
-    A `?-` before it and a `.` after it may be left out.
+    A `?-` before it and a `.` after it may be left out. prefixes: those that it may use.
 
     Raises:
         ProgramError: the text is not a query.
     """
-    headed = any(match[1] for match in _HAS_HEAD.finditer(text))
-    head, alternatives = _parse(text, "headed_query" if headed else "query")
+    head, alternatives = _parse(text, _query_start(text), prefixes)
     return Query(head, tuple(tuple(body) for body in alternatives.bodies), text)
 
 
+def _query_start(text: str) -> Start:
+    return "headed_query" if any(match[1] for match in _HAS_HEAD.finditer(text)) else "query"
+
+
+def parse_prefixes(text: str) -> dict[str, str]:
+    """The prefixes that a text of declarations declares: IRIs by names. Raises as `parse_declarations`."""
+    if ".prefix" not in text:
+        return {}
+    return {part.label: part.iri for part in _declarations(text) if isinstance(part, PrefixText)}
+
+
+def expanded(text: str, prefixes: Prefixes) -> str:
+    """A program or one rule with each prefixed name replaced by the symbol that it stands for; the text itself if there
+    is none.
+
+    Raises:
+        ProgramError: it does not parse.
+    """
+    return _expanded(text, "program", prefixes)
+
+
+def expanded_query(text: str, prefixes: Prefixes) -> str:
+    """The same for a query."""
+    return _expanded(text, _query_start(text), prefixes)
+
+
+def _expanded(text: str, start: Start, prefixes: Prefixes) -> str:
+    if not may_use_prefixes(text):
+        return text
+    with reading(prefixes) as found:
+        _parse_within(text, start)
+    if not found.used:
+        return text
+    pieces, end = [], 0
+    for begin, stop, symbol in sorted(found.used):
+        pieces += [text[end:begin], write_constant(symbol, ColumnType.SYMBOL)]
+        end = stop
+    return "".join([*pieces, text[end:]])
+
+
 def parse_declarations(text: str) -> tuple[Declaration, ...]:
-    """The `.decl` directives of a text that holds nothing else, except the `.type` aliases that they use.
+    """The `.decl` directives of a text that holds nothing else, except `.prefix` and the `.type` aliases that they use.
 
     Raises:
         ProgramError: the text holds something else, or a declaration contradicts itself.
     """
-    parts = _parse(text, "program")
-    for part in parts:
-        if not isinstance(part, DeclarationText | TypeText):
-            what = f"a .{part.kind} directive" if isinstance(part, DirectiveText) else "a clause"
-            message = f"only .decl and .type directives are allowed here, but this is {what}"
-            raise ProgramSyntaxError(message, text=text, span=part.span)
-        if isinstance(part, DeclarationText) and directives_of(part):
-            message = f"'{part.qualifiers[0]}' cannot be used here: only names and types are declared here"
-            raise ProgramSyntaxError(message, text=text, span=part.span)
+    parts = _declarations(text)
     try:
         types = type_names([part for part in parts if isinstance(part, TypeText)])
         return tuple(
@@ -156,7 +192,26 @@ def parse_declarations(text: str) -> tuple[Declaration, ...]:
         raise _located(fault, text) from None
 
 
-def _parse(text: str, start: Start) -> Any:
+def _declarations(text: str) -> list[DeclarationText | TypeText | PrefixText]:
+    """The parts of a text that holds nothing but declarations."""
+    parts: list[Any] = _parse(text, "program")
+    for part in parts:
+        if not isinstance(part, DeclarationText | TypeText | PrefixText):
+            what = f"a .{part.kind} directive" if isinstance(part, DirectiveText) else "a clause"
+            message = f"only .decl, .type and .prefix directives are allowed here, but this is {what}"
+            raise ProgramSyntaxError(message, text=text, span=part.span)
+        if isinstance(part, DeclarationText) and directives_of(part):
+            message = f"'{part.qualifiers[0]}' cannot be used here: only names and types are declared here"
+            raise ProgramSyntaxError(message, text=text, span=part.span)
+    return parts
+
+
+def _parse(text: str, start: Start, prefixes: Prefixes = NO_PREFIXES) -> Any:
+    with reading(prefixes):
+        return _parse_within(text, start)
+
+
+def _parse_within(text: str, start: Start) -> Any:
     if surrogate := _SURROGATE.search(text):
         # Half of a character: no file, no JSON and no hash can hold it.
         before = text[: surrogate.start()]

@@ -71,6 +71,14 @@ class TypeText(NamedTuple):
     span: Span
 
 
+class PrefixText(NamedTuple):
+    """`.prefix label: <iri>`."""
+
+    label: str
+    iri: str
+    span: Span
+
+
 class DirectiveText(NamedTuple):
     """`.input`, `.output` or `.printsize`, of several relations with the same parameters."""
 

@@ -8,7 +8,7 @@ expanded: a rule has one head and one conjunction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -248,13 +248,15 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class ProgramText:
-    """A whole text. Every fact is an atom of constants, or of expressions of them (engine/expressions/facts.py)."""
+    """A whole text. Every fact is an atom of constants, or of expressions of them (engine/expressions/facts.py).
+    prefixes: that it declares, IRIs by their names; in the tree prefixed names are symbols."""
 
     declarations: tuple[Declaration, ...]
     facts: tuple[Atom, ...]
     rules: tuple[Rule, ...]
     directives: tuple[Directive, ...] = ()
     text: str = field(default="", compare=False, repr=False)
+    prefixes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def depth_of(term: Term) -> int:

@@ -25,7 +25,8 @@ from engine.data.transaction import FactChange, RuleChange, Transaction
 from engine.database.staging import types_of
 from engine.errors import CorruptSnapshotError
 from engine.language.canonical import format_declaration
-from engine.language.parser import parse_declarations
+from engine.language.parser import parse_declarations, parse_prefixes
+from engine.language.prefixes import format_prefix
 from engine.language.schema import ColumnType, Schema
 from engine.storage.compaction import read_facts
 from engine.storage.manifest import Manifest, RelationEntry, StoredProgram, decode_symbols
@@ -70,14 +71,16 @@ def _rules(before: StoredProgram, after: StoredProgram) -> Iterator[RuleChange]:
 
 
 def _declarations(before: str, after: str) -> tuple[tuple[str, ...], str]:
-    """The relations to undeclare, and the declarations to add."""
+    """The relations and prefixes to undeclare, and the declarations to add."""
     old, new = (_declared(text) for text in (before, after))
     gone = tuple(relation for relation, text in old.items() if new.get(relation) != text)
     return gone, "\n".join(text for relation, text in new.items() if old.get(relation) != text)
 
 
 def _declared(text: str) -> dict[str, str]:
-    return {d.relation: format_declaration(d) for d in parse_declarations(text)} if text else {}
+    prefixes = {f"{label}:": format_prefix(label, iri) for label, iri in parse_prefixes(text).items()}
+    relations = {d.relation: format_declaration(d) for d in parse_declarations(text)} if text else {}
+    return {**prefixes, **relations}
 
 
 class _Epoch:

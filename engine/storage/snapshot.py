@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -32,6 +33,8 @@ from engine.errors import (
     UnknownRelationError,
     shown,
 )
+from engine.language.parser import parse_prefixes
+from engine.language.prefixes import Prefixes, is_prefix
 from engine.language.schema import Column, ColumnType, Schema
 from engine.storage.blocks import Present
 from engine.storage.compaction import EMPTY
@@ -106,6 +109,12 @@ class Snapshot:
         """From the bytes of an epoch's manifest."""
         manifest = Manifest.decode(data)
         return cls(manifest, await reader.program(manifest.program_id), reader, indexes)
+
+    @cached_property
+    def prefixes(self) -> Prefixes:
+        """The declared prefixes: IRIs by their names."""
+        # Declarations are kept one a line, and there may be many.
+        return parse_prefixes("\n".join(filter(is_prefix, self.declarations.splitlines())))
 
     @property
     def hidden(self) -> list[str]:

@@ -12,9 +12,10 @@ What cannot be kept from someone who may change a relation is what a refusal say
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import starmap
 from typing import Any, Final
 
-from engine.bulk.request import FACTS, NTRIPLES, TRIPLE, ExportRequest, ImportRequest
+from engine.bulk.request import FACTS, ExportRequest, ImportRequest
 from engine.bulk.sources import Source
 from engine.data.transaction import Transaction
 from engine.database.epoch import RuleInfo
@@ -27,7 +28,8 @@ from engine.errors import (
     shown,
 )
 from engine.language.canonical import format_declaration
-from engine.language.parser import parse_declarations, parse_query, parse_rules
+from engine.language.parser import parse_declarations, parse_prefixes, parse_query, parse_rules
+from engine.language.prefixes import ANY_PREFIX, format_prefix, label_of
 from engine.language.schema import Schema
 from engine.language.syntax import Atom, FunctorCall, Literal, Query, Rule, Term, walk
 from engine.storage.jobs import Job
@@ -61,11 +63,19 @@ def check_transaction(principal: Principal, transaction: Transaction) -> None:
         )
     principal.check_write(change.relation for change in transaction.facts)
     for change in transaction.rules:
-        for rule in parse_rules(change.rule):
+        for rule in parse_rules(change.rule, ANY_PREFIX):
             check_rule_change(principal, rule)
-    principal.check_write(transaction.undeclare)
+    withdrawn = [name for name in transaction.undeclare if label_of(name) is None]
+    principal.check_write(withdrawn)
     if transaction.declarations:
         principal.check_write(d.relation for d in parse_declarations(transaction.declarations))
+    prefixes = len(withdrawn) < len(transaction.undeclare) or parse_prefixes(transaction.declarations)
+    if prefixes and principal.writes is not None:
+        raise ForbiddenError(
+            f"prefixes are those of the whole database, and {shown(principal.name)} may change only some relations; "
+            "a program may write whole IRIs instead",
+            principal=principal.name,
+        )
 
 
 def check_rule_change(principal: Principal, rule: Rule) -> None:
@@ -107,6 +117,8 @@ def check_job(principal: Principal, request: ImportRequest | ExportRequest) -> N
                 principal=principal.name,
             )
         principal.check_write(_imported(request))
+        if request.rules is not None:
+            principal.check_read(_imported(request))
 
 
 def _check_export(principal: Principal, request: ExportRequest) -> None:
@@ -127,7 +139,7 @@ def _check_exported(principal: Principal, request: ExportRequest) -> None:
     if request.relation is not None:
         principal.check_read([request.relation])
     else:
-        check_query(principal, parse_query(request.query or ""))
+        check_query(principal, parse_query(request.query or "", ANY_PREFIX))
 
 
 def relations_of(*nodes: Literal | Term) -> set[str]:
@@ -137,8 +149,8 @@ def relations_of(*nodes: Literal | Term) -> set[str]:
 
 def _imported(request: ImportRequest) -> set[str]:
     """The relations that an import changes; of uploads, or where the request names them."""
-    if request.relation is not None or request.format == NTRIPLES:
-        return {request.relation or TRIPLE}
+    if request.target is not None:
+        return {request.target}
     return {Source("", path).stem for path in request.paths}
 
 
@@ -164,14 +176,15 @@ def _may_see(principal: Principal, text: str) -> bool:
 
 
 def visible_declarations(principal: Principal, text: str) -> str:
-    """The declarations of the relations that it may read."""
+    """The declarations of the relations that it may read, and all prefixes, which say nothing of relations."""
     if principal.reads is None or not text:
         return text
-    return "\n".join(
+    relations = [
         format_declaration(declaration)
         for declaration in parse_declarations(text)
         if principal.may_read(declaration.relation)
-    )
+    ]
+    return "\n".join([*starmap(format_prefix, parse_prefixes(text).items()), *relations])
 
 
 def visible_result(principal: Principal, body: Mapping[str, Any]) -> dict[str, Any]:

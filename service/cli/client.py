@@ -38,7 +38,7 @@ class ServiceClient(BlockingConnection):
         return kind, response.headers.get("zedlog-epoch", "?"), response.content
 
     def sparql_update(self, text: str, **options: Any) -> Json:
-        """The outcome of a SPARQL update; options: those of `change`. It has a key of its own, so that a lost connection
-        does no harm."""
+        """The outcome of a SPARQL update; options: those of `change`. It has a key of its own, so that a lost
+        connection does no harm."""
         kind = "application/sparql-update"
         return self.change("/sparql", text, content_type=kind, key=new_key(), **options)

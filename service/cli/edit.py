@@ -112,7 +112,9 @@ def remove_rules(
 
 
 @rules_app.command("list")
-def list_rules(format: OutputFormat = None, url: options.Url = options.URL) -> None:
+def list_rules(
+    format: OutputFormat = None, prefixes: options.ShortIris = False, url: options.Url = options.URL
+) -> None:
     """List the rules with their ids.
 
     Examples:
@@ -121,7 +123,7 @@ def list_rules(format: OutputFormat = None, url: options.Url = options.URL) -> N
     - `zedlog rules list --format json`
     """
     with ServiceClient(url) as client:
-        answer = client.get("/v1/rules")
+        answer = client.get("/v1/rules", **({"prefixes": "true"} if prefixes else {}))
     how = chosen(format)
     rows = [(r["id"], r["weight"], r["rule"]) for r in answer["rules"]]
     if how is options.Format.TABLE and not rows:

@@ -22,7 +22,10 @@ def export(
     url: options.Url = options.URL,
     format: Annotated[
         str | None,
-        typer.Option(help="parquet, csv, tsv, jsonl or ntriples. Default: according to the path's ending."),
+        typer.Option(
+            help="parquet, csv, tsv, jsonl, or of RDF: ntriples, nquads, turtle, trig, rdfxml or jsonld. Default: "
+            "according to the path's ending."
+        ),
     ] = None,
     domain: Annotated[
         str, typer.Option(help="Which tuples of a relation: all, asserted or derived.")
@@ -43,11 +46,16 @@ def export(
     ] = False,
     strict: Annotated[
         bool,
-        typer.Option(
-            "--strict", help="Refuse triples that N-Triples cannot represent. Default: leave them out."
-        ),
+        typer.Option("--strict", help="Refuse triples that RDF cannot represent. Default: leave them out."),
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
+    prefixes: Annotated[
+        bool,
+        typer.Option(
+            "--prefixes",
+            help="Turtle, TriG, RDF/XML: shorten IRIs with the prefixes that the database declares.",
+        ),
+    ] = False,
     key: Annotated[
         str | None,
         typer.Option(help="An Idempotency-Key: the same export with the same key is carried out only once."),
@@ -60,6 +68,7 @@ def export(
 
     - `zedlog export tc closure --format parquet`
     - `zedlog export 'tc("a", x), !edge("a", x)' far.csv`
+    - `zedlog export triple graph.ttl --prefixes`
     - `zedlog export edge edges.jsonl --domain asserted --weights`
     """
     body: Json = {
@@ -71,6 +80,7 @@ def export(
         "header": not no_header,
         "types": not plain_header,
         "strict": strict,
+        "prefixes": prefixes,
     }
     for name, value in (("format", format), ("epoch", epoch)):
         if value is not None:

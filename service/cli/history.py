@@ -14,6 +14,7 @@ from service.cli.client import Json, Refused, ServiceClient
 from service.cli.edit import print_delta
 from service.cli.options import OutputFormat
 from service.cli.output import chosen, counted, moment, note, out, print_outcome, show, write_rows
+from service.cli.prefixes import prefixes_for
 
 Goal = Annotated[
     str,
@@ -131,7 +132,7 @@ def history(
 
 def _asked(client: ServiceClient, goal: str) -> tuple[str, dict[str, str]]:
     """The path of the relation's facts, and the parameters that bind its columns."""
-    atom = parse_goal(goal)
+    atom = parse_goal(goal, prefixes_for(client, goal))
     path = f"/v1/relations/{atom.relation}"
     try:
         columns = client.get(path)["columns"]

@@ -29,13 +29,14 @@ def import_files(
     relation: Annotated[
         str | None,
         typer.Option(
-            help="The relation that the rows go into. Default: triple for .nt, the file's name for .facts."
+            help="The relation that the rows go into. Default: triple for RDF, the file's name for .facts."
         ),
     ] = None,
     format: Annotated[
         str | None,
         typer.Option(
-            help="csv, tsv, jsonl, parquet, ntriples or facts. Default: according to the name's ending."
+            help="csv, tsv, jsonl, parquet, facts, or of RDF: ntriples, nquads, turtle, trig, rdfxml, jsonld, or rdf, "
+            "where each name says which. Default: according to the names' endings."
         ),
     ] = None,
     upload: Annotated[
@@ -81,6 +82,30 @@ def import_files(
     ] = None,
     message: options.Message = None,
     source: options.Source = None,
+    rdfs: Annotated[
+        bool, typer.Option("--rdfs", help="RDF: add the rules of RDFS in the same transaction.")
+    ] = False,
+    owl_rl: Annotated[
+        bool,
+        typer.Option(
+            "--owl-rl",
+            help="RDF: add the rules of OWL 2 RL for the axioms in the files, as 'zedlog owl' makes them.",
+        ),
+    ] = False,
+    graphs: Annotated[
+        bool,
+        typer.Option(
+            "--graphs",
+            help="RDF: the name of the graph is a fourth column; the relation is then called quad.",
+        ),
+    ] = False,
+    blank_nodes: Annotated[
+        str | None,
+        typer.Option(
+            help="RDF: keep the labels of blank nodes, or keep those of files apart. Default: apart, and keep for "
+            "N-Triples and N-Quads."
+        ),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait until the job has ended.")] = False,
 ) -> None:
     """Import files as one transaction: one epoch, or nothing. Ctrl-C cancels it.
@@ -88,13 +113,22 @@ def import_files(
     Examples:
 
     - `zedlog import lubm1.nt.gz`
+    - `zedlog import ontology.ttl data.nt.gz --rdfs`: triples, and the rules of RDFS, in one step
+    - `zedlog import dataset.trig --graphs`: into quad(s, p, o, g)
     - `zedlog import edges.csv --relation edge --header`
     - `zedlog import part1.parquet part2.parquet --relation edge`
     - `zedlog import facts/`: a folder of Souffle's .facts
     - `zedlog import edges.tsv --relation edge --upload --skip`
     - `zedlog import managers.parquet --relation manager --source hr -m "of January"`
     """
+    if rdfs and owl_rl:
+        raise typer.BadParameter(
+            "an import adds one set of rules; give one of --rdfs and --owl-rl", param_hint="--rdfs"
+        )
     body: Json = {
+        "rules": "rdfs" if rdfs else "owl-rl" if owl_rl else None,
+        "graphs": graphs or None,
+        "blank_nodes": blank_nodes,
         "relation": relation,
         "format": format,
         "header": header,

@@ -147,7 +147,7 @@ def report(job: Json) -> None:
         )
         if result.get("left_out"):
             note(
-                f"[yellow]{_counted(result['left_out'], 'generalised triple')} left out, which N-Triples cannot "
+                f"[yellow]{_counted(result['left_out'], 'generalised triple')} left out, which RDF cannot "
                 "represent (for example with a literal as the subject); --strict refuses them[/]"
             )
         return
@@ -162,12 +162,29 @@ def report(job: Json) -> None:
         out.print("  no relation changed")
     for relation, change in sorted(result["changes"].items()):
         out.print(f"  {escape(relation)}: +{change['inserted']:,} -{change['deleted']:,}")
+    if "rules" in result:
+        _report_rules(job)
     if result["rejected"]:
         note(
             f"[yellow]{_counted(result['rejected'], 'row')} left out; "
             f"they are listed in {escape(str(result['rejects']))}[/]"
         )
         _show_bad_rows(result)
+
+
+def _report_rules(job: Json) -> None:
+    """Print which rules an import added or removed."""
+    rules = job["result"]["rules"]
+    done = "added" if job["request"].get("weight", 1) > 0 else "removed"
+    if job["request"].get("dry_run"):
+        done = f"would be {done}"
+    facts = f" and {_counted(rules['facts'], 'fact')}" if rules["facts"] else ""
+    out.print(f"  {_counted(rules['number'], 'rule')}{facts} of {escape(rules['set'])} {done}")
+    if rules.get("not_covered"):
+        note(
+            f"[yellow]{_counted(rules['not_covered'], 'axiom')} without rules[/], for example: "
+            f"{escape(rules['for_example'][0])}"
+        )
 
 
 def _report_restore(job: Json) -> None:
@@ -210,8 +227,9 @@ def _rate(job: Json) -> str:
 
 def _show_bad_rows(found: Json) -> None:
     for sample in found.get("samples") or ():
-        place = f"line {sample['line']}" if "line" in sample else f"row {sample['row']}"
-        note(f"  [dim]{escape(str(sample['file']))}, {place}:[/] {escape(str(sample['reason']))}")
+        known = [f"{name} {sample[name]}" for name in ("line", "row", "column") if name in sample]
+        place = escape(", ".join([str(sample["file"]), *known]))
+        note(f"  [dim]{place}:[/] {escape(str(sample['reason']))}")
 
 
 def what(job: Json) -> str:

@@ -37,6 +37,10 @@ Source = Annotated[
         "'zedlog sources remove NAME' takes them all back.",
     ),
 ]
+ShortIris = Annotated[
+    bool,
+    typer.Option("--prefixes", help="Write IRIs with the prefixes that the database declares: rdf:type."),
+]
 # Of delimited files.
 Header = Annotated[
     bool,

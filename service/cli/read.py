@@ -33,6 +33,7 @@ def query(
             "--types", help="CSV only: write the types into the header (name:type), for 'load' and 'import'."
         ),
     ] = False,
+    prefixes: options.ShortIris = False,
     url: options.Url = options.URL,
 ) -> None:
     """Answer a query: an atom, or a conjunction with negation, conditions and aggregates.
@@ -44,6 +45,7 @@ def query(
     - `zedlog query 'tc(x, y)' --format csv --types > tc.csv`: `zedlog load copy tc.csv --header` restores the types
     - `zedlog query 'edge(x, x)'`
     - `zedlog query 'tc("a", "c")'`: prints whether it holds
+    - `zedlog query 'triple(x, rdf:type, c)' --prefixes`: with prefixes that '.prefix rdf: <...>' has declared
     """
     how = chosen(format)
     if types and how is not Format.CSV:
@@ -54,7 +56,7 @@ def query(
     # there are more.
     shown = TABLE_ROWS + 1 if how is Format.TABLE and limit is None else limit
     with ServiceClient(url) as client:
-        pages = client.query(goal, page=PAGE, limit=shown)
+        pages = client.query(goal, page=PAGE, limit=shown, prefixes=prefixes)
         first = next(pages)
         names = [column["name"] for column in first["columns"]]
         if not names:

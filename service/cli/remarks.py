@@ -18,6 +18,7 @@ from engine.language.parser import parse_program
 from engine.language.syntax import Atom, Constant, ProgramText
 from service.cli.client import Json, Refused, ServiceClient, Unreachable
 from service.cli.output import counted, note
+from service.cli.prefixes import prefixes_for
 
 SHOWN = 5
 """How many rules and relations the remarks name one by one."""
@@ -25,7 +26,7 @@ SHOWN = 5
 
 def remark(client: ServiceClient, text: str, weight: int, wanted: str, answer: Json, dry_run: bool) -> None:
     """Print the remarks. wanted: `facts` or `rules`, what the command is for; weight: +1 or -1."""
-    program = with_constant_facts(parse_program(text))
+    program = with_constant_facts(parse_program(text, prefixes_for(client, text)))
     for line in _besides(program, weight, wanted, dry_run):
         note(line)
     lines = list(_facts(program, weight, answer, dry_run))
@@ -48,7 +49,7 @@ def _besides(program: ProgramText, weight: int, wanted: str, dry_run: bool) -> I
     done = "added" if weight > 0 else "removed" if other == "rule" else "retracted"
     if number:
         yield _sentence(f"the text also holds {counted(number, other)}", number, done, dry_run)
-    number = len(program.declarations)
+    number = len(program.declarations) + len(program.prefixes)
     if number and wanted == "facts":
         done = "added" if weight > 0 else "withdrawn"
         yield _sentence(f"the text also holds {counted(number, 'declaration')}", number, done, dry_run)

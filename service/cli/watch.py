@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -16,9 +16,11 @@ import orjson
 import typer
 from rich.markup import escape
 
+from engine.language.prefixes import Shortener
 from service.cli import options
 from service.cli.client import Json, ServiceClient
 from service.cli.output import note, out, show
+from service.cli.prefixes import declared_prefixes
 
 _NAME = re.compile(r"[A-Za-z_?][A-Za-z0-9_?.]*", re.ASCII)
 
@@ -39,6 +41,7 @@ def watch(
     json: Annotated[
         bool, typer.Option("--json", help="Write the service's events, one JSON object a line.")
     ] = False,
+    prefixes: options.ShortIris = False,
     url: options.Url = options.URL,
 ) -> None:
     """Show the changes of a relation or of a query, live, until Ctrl-C.
@@ -55,7 +58,13 @@ def watch(
     - `zedlog watch 'tc(x, y), !edge(x, y)' --after 120 --json`
     """
     watching = _Watching(what, after, snapshot, as_json=json)
+    if prefixes and json:
+        raise typer.BadParameter(
+            "the service's events have whole IRIs; leave out --json", param_hint="--prefixes"
+        )
     with ServiceClient(url) as client:
+        if prefixes:
+            watching.row = Shortener(declared_prefixes(client)).row
         try:
             watching.run(client)
         except KeyboardInterrupt:
@@ -69,6 +78,8 @@ class _Watching:
         name = _NAME.fullmatch(what.strip())
         self._about = {"relation": what.strip()} if name else {"query": what}
         self._after, self._snapshot, self._json = after, snapshot, as_json
+        self.row: Callable[[list[Any]], Iterable[Any]] = list
+        """How a tuple is shown."""
         # Between the first and the last part of the state there is no position to come back with.
         self._token: str | None = None
 
@@ -94,9 +105,9 @@ class _Watching:
             sys.stdout.write(orjson.dumps(event).decode() + "\n")
             sys.stdout.flush()
         elif kind == "snapshot":
-            self._write(event, _state(event), None)
+            self._write(event, self._state(event), None)
         elif kind == "change":
-            self._write(event, _changes(event), float(event["time"]))
+            self._write(event, self._changes(event), float(event["time"]))
             for name, columns in event.get("columns", {}).items():
                 note(f"[dim]{escape(_columns(name, columns))}[/]")
         if kind != "snapshot" or event["last"]:
@@ -118,21 +129,19 @@ class _Watching:
                 sys.stdout.write(f"{sign}\t{event['epoch']}\t{when}\t{text}\n")
         sys.stdout.flush()
 
+    def _state(self, event: Json) -> Iterator[tuple[str, str]]:
+        for row in event["tuples"]:
+            yield "=", _text(event["relation"], self.row(row))
 
-def _state(event: Json) -> Iterator[tuple[str, str]]:
-    for row in event["tuples"]:
-        yield "=", _text(event["relation"], row)
-
-
-def _changes(event: Json) -> Iterator[tuple[str, str]]:
-    for name, change in sorted(event["changes"].items()):
-        for row in sorted(change["deleted"], key=str):
-            yield "-", _text(name, row)
-        for row in sorted(change["inserted"], key=str):
-            yield "+", _text(name, row)
+    def _changes(self, event: Json) -> Iterator[tuple[str, str]]:
+        for name, change in sorted(event["changes"].items()):
+            for row in sorted(change["deleted"], key=str):
+                yield "-", _text(name, self.row(row))
+            for row in sorted(change["inserted"], key=str):
+                yield "+", _text(name, self.row(row))
 
 
-def _text(name: str, row: list[Any]) -> str:
+def _text(name: str, row: Iterable[Any]) -> str:
     return f"{'' if name == 'answer' else name}({', '.join(map(show, row))})"
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any, Final
 
-from engine.bulk.request import CSV, DELIMITED, JSONL, NTRIPLES, PACKED, PARQUET, guess_format
+from engine.bulk.request import CSV, DELIMITED, JSONL, PACKED, PARQUET, STATEMENTS, guess_format
 from engine.errors import InvalidRequestError
 from engine.language.schema import ColumnType
 from service.delimited import BadFile, FileColumns, first_line, header_types, rows, survey
@@ -84,7 +84,7 @@ def preview(name: str, head: bytes, whole: bool, header: bool | None = None) -> 
         )
     if kind == JSONL:
         return _json_lines(head)
-    if kind == NTRIPLES:
+    if kind in STATEMENTS:
         lines = head.decode("utf-8", "replace").splitlines()
         return Preview(kind, rows=tuple((line[:_WIDEST],) for line in lines[:ROWS] if line.strip()))
     return _delimited(kind, head, header)

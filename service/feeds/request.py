@@ -14,7 +14,8 @@ from typing import Any
 from engine.database.query import answer_head, relations_of
 from engine.errors import shown
 from engine.language.canonical import canonical_text
-from engine.language.parser import parse_query
+from engine.language.parser import expanded_query, parse_query
+from engine.language.prefixes import NO_PREFIXES, Prefixes
 from engine.language.syntax import Atom, Constant, Query, Rule, Variable
 from engine.storage.client import parse_token
 from service.changes import with_place
@@ -44,8 +45,13 @@ class About:
         return {"relations": list(self.relations), "where": dict(self.where)}
 
 
-def about(relations: Sequence[str], where: Iterable[tuple[str, str]], query: str | None) -> About:
-    """Raises InvalidParameterError, ProgramError."""
+def about(
+    relations: Sequence[str],
+    where: Iterable[tuple[str, str]],
+    query: str | None,
+    prefixes: Prefixes = NO_PREFIXES,
+) -> About:
+    """prefixes: those that the query may use. Raises InvalidParameterError, ProgramError."""
     bound = tuple(sorted(where))
     if query is None:
         if not relations:
@@ -64,6 +70,8 @@ def about(relations: Sequence[str], where: Iterable[tuple[str, str]], query: str
         raise InvalidParameterError(
             f"a query says itself what it reads: leave out {shown(name)}, or leave out query", parameter=name
         )
+    # With whole IRIs: a subscription asks for the same under other prefixes.
+    query = with_place("query", lambda text=query: expanded_query(text, prefixes))  # type: ignore[misc]
     parsed = with_place("query", lambda: parse_query(query))
     names, head = with_place("query", lambda: answer_head(parsed))
     texts = tuple(sorted(canonical_text(Rule(head, body, head.span, query)) for body in parsed.bodies))

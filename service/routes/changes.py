@@ -19,6 +19,7 @@ from engine.errors import (
     ProgramSyntaxError,
     TypeMismatchError,
     UnknownColumnError,
+    UnknownPrefixError,
     UnknownRelationError,
     UnsafeRuleError,
     UnsupportedFeatureError,
@@ -36,6 +37,7 @@ from service.formats import answers_with, negotiate
 from service.parameters import own_parameters
 from service.principal import ForbiddenError, principal_of, still
 from service.problems import InvalidParameterError
+from service.reading import prefixes_for
 from service.routes.relations import COLUMN_PARAMETERS
 from service.settings import LEAST_HEARTBEAT, MOST_HEARTBEAT
 
@@ -55,6 +57,7 @@ FEED_ERRORS = (
     ProgramSyntaxError,
     ArityError,
     TypeMismatchError,
+    UnknownPrefixError,
     UnsafeRuleError,
     UnsupportedFeatureError,
     UnknownRelationError,
@@ -136,7 +139,8 @@ async def get_changes(
     own = own_parameters(request)
     parameters = request.query_params.multi_items()
     _check_once(parameters, {"relation"}, own)
-    wanted = about(relation, [pair for pair in parameters if pair[0] not in own], query)
+    prefixes = await prefixes_for(service_of(request), query)
+    wanted = about(relation, [pair for pair in parameters if pair[0] not in own], query, prefixes)
     start = last_event_id if last_event_id is not None else after
     return await stream(
         request, wanted, start, heartbeat, follow=follow, state=snapshot and last_event_id is None

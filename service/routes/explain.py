@@ -15,6 +15,7 @@ from engine.errors import (
     InvalidValueError,
     ProgramSyntaxError,
     TypeMismatchError,
+    UnknownPrefixError,
     UnknownRelationError,
 )
 from engine.explain.rendering import as_mermaid
@@ -57,6 +58,7 @@ _EXAMPLES = {
             ProgramSyntaxError,
             ArityError,
             TypeMismatchError,
+            UnknownPrefixError,
             UnknownRelationError,
             BudgetExceededError,
             EvaluationCancelledError,

@@ -87,6 +87,7 @@ JOB_ERRORS = (
         ImportBody,
         {
             "triples": {"path": "lubm1.nt.gz"},
+            "triples and the rules of RDFS": {"paths": ["ontology.ttl", "data.nt.gz"], "rules": "rdfs"},
             "CSV with a header": {"path": "edges.csv", "relation": "edge", "header": True},
             "some columns, bad rows left out": {
                 "paths": ["a.tsv", "b.tsv"],

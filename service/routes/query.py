@@ -21,11 +21,13 @@ from engine.errors import (
     InvalidCursorError,
     ProgramSyntaxError,
     TypeMismatchError,
+    UnknownPrefixError,
     UnknownRelationError,
     UnsafeRuleError,
     UnsupportedFeatureError,
 )
 from engine.language.parser import parse_query
+from engine.language.prefixes import ANY_PREFIX, Shortener, may_use_prefixes
 from engine.language.schema import Column, ColumnType
 from engine.language.syntax import Query
 from engine.storage.snapshot import Snapshot
@@ -74,6 +76,7 @@ _EXAMPLES = {
             ProgramSyntaxError,
             ArityError,
             TypeMismatchError,
+            UnknownPrefixError,
             UnsafeRuleError,
             UnsupportedFeatureError,
             UnknownRelationError,
@@ -106,15 +109,19 @@ async def post_query(request: Request) -> Response:
     deadline = Deadline(_timeout(service, body.timeout))
     digest = query_digest("query", text)
     start = None if body.cursor is None else decode_cursor(body.cursor, digest)
-    query = with_place("query", lambda: parse_query(text))
+    query = with_place("query", lambda: parse_query(text, ANY_PREFIX))
     check_query(principal, query)
     snapshot = await pin(service, body.at_least, body.as_of, start)
+    if may_use_prefixes(text):
+        query = with_place("query", lambda: parse_query(text, snapshot.prefixes))
     work = _page(service, principal, snapshot, query, digest, limit, start, deadline)
     columns, rows, position = await until_gone(request, work)
     following = None if position is None else encode_cursor(Cursor(snapshot.token, list(position)), digest)
     document: dict[str, Any] = {"epoch": snapshot.epoch, "token": snapshot.token, "cursor": following}
     if not columns:
         document["holds"] = bool(rows)
+    if body.prefixes:
+        rows = list(map(Shortener(snapshot.prefixes).row, rows))
     return rows_response(kind, columns, rows, document)
 
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
 from engine.errors import InvalidCursorError, InvalidValueError, UnknownColumnError, UnknownRelationError
+from engine.language.prefixes import Shortener
 from engine.storage.snapshot import Page, Snapshot
 from service.access.rights import visible_schemas
 from service.access.roles import needs
@@ -31,6 +32,7 @@ from service.parameters import (
     Limit,
     PageCursor,
     QuickRoute,
+    ShortenIris,
     no_parameter_twice,
     only_known_parameters,
     own_parameters,
@@ -152,6 +154,7 @@ async def get_facts(
     ] = "all",
     at_least: AtLeast = None,
     as_of: AsOf = None,
+    prefixes: ShortenIris = False,
 ) -> Response:
     """Tuples whose columns have the bound values. All pages of one cursor chain read the same epoch. The order is
     unspecified, but the same for all pages of an epoch.
@@ -182,4 +185,7 @@ async def get_facts(
     }
     if domain == "asserted":
         document["weights"] = page.weights
-    return rows_response(kind, schema.columns, page.tuples, document)
+    tuples = page.tuples
+    if prefixes:
+        tuples = list(map(Shortener(snapshot.prefixes).row, tuples))
+    return rows_response(kind, schema.columns, tuples, document)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request
@@ -11,6 +12,7 @@ from starlette.responses import Response
 from engine.data.transaction import RuleChange, Transaction
 from engine.database.epoch import RuleInfo
 from engine.errors import UnknownRuleError, did_you_mean, shown
+from engine.language.prefixes import Shortener
 from engine.storage.snapshot import Snapshot
 from service.access.rights import visible_declarations, visible_rules
 from service.access.roles import needs
@@ -20,10 +22,10 @@ from service.context import service_of
 from service.describe import READ_ERRORS, STATE_ERRORS, WRITE_ERRORS, body_of, problems
 from service.formats import answers_json, json_response
 from service.models import RuleAt, Rules, TransactionResult
-from service.parameters import AsOf, AtLeast, SourceName, Write, only_known_parameters
+from service.parameters import AsOf, AtLeast, ShortenIris, SourceName, Write, only_known_parameters
 from service.principal import Principal, principal_of
 from service.problems import InvalidParameterError, NotAcceptableError, near
-from service.reading import pin
+from service.reading import pin, prefixes_for
 from service.routes.transactions import ACCEPTED, COMMITTED, Mode
 from service.submission import submit
 
@@ -72,8 +74,11 @@ async def post_rules(
     kind = media_type(request, (*JSON_TYPES, TEXT))
     body = await read_body(request, service.settings.max_body_bytes)
 
+    prefixes = await prefixes_for(service, body.decode(errors="replace"))
+
     def work() -> Transaction:
         how: dict[str, Any] = {"mode": mode, "dry_run": options.dry_run, "return_delta": options.return_delta}
+        how["prefixes"] = prefixes
         if kind == TEXT:
             return program_transaction(decode_text(body), 1, **how).told(source=source)
         return rules_from_json(decode_json(body), **how).told(source=source)
@@ -89,15 +94,18 @@ async def post_rules(
     openapi_extra=needs("reader"),
     operation_id="getRules",
 )
-async def get_rules(request: Request, at_least: AtLeast = None, as_of: AsOf = None) -> Response:
+async def get_rules(
+    request: Request, at_least: AtLeast = None, as_of: AsOf = None, prefixes: ShortenIris = False
+) -> Response:
     """All rules of weight > 0, and the declarations in force; for a token that may read only some relations, those that
     name no others.
     """
     snapshot = await pin(service_of(request), at_least, as_of)
     principal = principal_of(request)
+    shorten = Shortener(snapshot.prefixes).text if prefixes else str
     return json_response(
         {
-            "rules": [_rule(rule) for rule in visible_rules(principal, snapshot.rules)],
+            "rules": [_rule(rule, shorten) for rule in visible_rules(principal, snapshot.rules)],
             "declarations": visible_declarations(principal, snapshot.declarations),
             "epoch": snapshot.epoch,
             "token": snapshot.token,
@@ -152,8 +160,8 @@ async def delete_rule(request: Request, rule_id: RuleId, options: Write) -> Resp
     return await submit(service, transaction, options, started, principal_of(request))
 
 
-def _rule(rule: RuleInfo) -> dict[str, Any]:
-    return {"id": rule.id, "rule": rule.text, "canonical": rule.canonical, "weight": rule.weight}
+def _rule(rule: RuleInfo, shorten: Callable[[str], str] = str) -> dict[str, Any]:
+    return {"id": rule.id, "rule": shorten(rule.text), "canonical": rule.canonical, "weight": rule.weight}
 
 
 def _find(snapshot: Snapshot, rule_id: str, principal: Principal) -> RuleInfo:

@@ -27,6 +27,7 @@ from service.formats import answers_json, json_response
 from service.models import AckBody, SubscriptionBody, Subscriptions
 from service.parameters import only_known_parameters
 from service.principal import ForbiddenError, principal_of
+from service.reading import prefixes_for
 from service.routes.changes import FEED_ERRORS, STREAM, Follow, Heartbeat, LastEventId, answers_feed, stream
 from service.routes.changes import Snapshot as WithState
 from service.validation import read_as
@@ -112,7 +113,7 @@ async def put_subscription(request: Request, name: Name) -> Response:
     """
     service = service_of(request)
     body = read_as(SubscriptionBody, await read_json(request, service.settings.max_body_bytes))
-    wanted = about(body.relations, body.where.items(), body.query)
+    wanted = about(body.relations, body.where.items(), body.query, await prefixes_for(service, body.query))
     principal_of(request).check_read(wanted.reads)
     await service.feeds.check(wanted)
     newest = await service.client.snapshot()

@@ -27,6 +27,7 @@ from service.outcomes import problem_for, result_for
 from service.parameters import QuickRoute, SourceName, Write, only_known_parameters
 from service.principal import ForbiddenError, Principal, principal_of
 from service.problems import NotAcceptableError, document
+from service.reading import prefixes_for
 from service.submission import status_url, submit
 
 router = APIRouter(
@@ -88,10 +89,11 @@ async def post_transaction(request: Request, options: Write) -> Response:
     service = service_of(request)
     media_type(request)
     body = await read_body(request, service.settings.max_body_bytes)
+    prefixes = await prefixes_for(service, body.decode(errors="replace") if b'"program"' in body else None)
     transaction = await off_loop(
         len(body),
         lambda: transaction_from_json(
-            decode_json(body), dry_run=options.dry_run, return_delta=options.return_delta
+            decode_json(body), dry_run=options.dry_run, return_delta=options.return_delta, prefixes=prefixes
         ),
     )
     return await submit(service, transaction, options, started, principal_of(request))

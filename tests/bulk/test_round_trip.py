@@ -237,4 +237,4 @@ def test_faults_of_spark_are_told_apart(bring: Import) -> None:
     assert is_sparks(caught.value)
     told = explained(caught.value)
     assert isinstance(told, InvalidValueError)
-    assert "not a triple of N-Triples: a b c" in str(told)
+    assert "not a triple of RDF: a b c" in str(told)

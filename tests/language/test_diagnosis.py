@@ -163,12 +163,12 @@ SYNTAX = [
     (
         ")",
         "line 1, column 1: expected a fact, a rule or a directive "
-        "(.decl, .type, .input, .output, .printsize), not ')'\n  )\n  ^",
+        "(.decl, .type, .prefix, .input, .output, .printsize), not ')'\n  )\n  ^",
     ),
     (
         "p(1).\n\0",
         "line 2, column 1: expected a fact, a rule or a directive "
-        "(.decl, .type, .input, .output, .printsize) after '.', not the character U+0000\n  \0\n  ^",
+        "(.decl, .type, .prefix, .input, .output, .printsize) after '.', not the character U+0000\n  \0\n  ^",
     ),
     (
         'p("a").\r\np("\ud800").',
@@ -329,7 +329,7 @@ def test_the_other_entries() -> None:
     with pytest.raises(ProgramSyntaxError) as raised:
         parse_declarations(".decl e(x: number)\n.output e")
     assert str(raised.value) == (
-        "line 2, column 1: only .decl and .type directives are allowed here, but this is a .output directive\n"
+        "line 2, column 1: only .decl, .type and .prefix directives are allowed here, but this is a .output directive\n"
         "  .output e\n"
         "  ^^^^^^^^^"
     )

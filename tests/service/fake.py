@@ -33,7 +33,7 @@ from engine.errors import (
 )
 from engine.language.canonical import canonical_text, format_declaration, rule_id
 from engine.language.check import infer_schemas
-from engine.language.parser import parse_declarations, parse_rules
+from engine.language.parser import parse_declarations, parse_prefixes, parse_rules
 from engine.language.schema import Column, ColumnType, Schema
 from engine.language.syntax import Atom, Constant, Rule, Variable
 from engine.storage.client import EngineStatus, Outcome, Receipt
@@ -173,6 +173,7 @@ class FakeSnapshot:
         self.before, self.oldest, self.time = before, oldest, 1735689600.0 + epoch
         self.rules = tuple(state.rules.values())
         self.declarations = state.declarations
+        self.prefixes = parse_prefixes(state.declarations)
         self.schemas = {name: s for name, s in state.schemas.items() if not is_hidden(name)}
         self.hidden = sorted(filter(is_hidden, state.schemas))
 

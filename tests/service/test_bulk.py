@@ -112,7 +112,8 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
         "imports",
         {**IMPORT, "format": "xml"},
         "invalid_request",
-        'format must be "csv", "tsv", "jsonl", "parquet", "ntriples" or "facts", not "xml"',
+        'format must be "csv", "tsv", "jsonl", "parquet", "ntriples", "nquads", "turtle", "trig", "rdfxml", "jsonld", '
+        '"rdf" or "facts", not "xml"',
     ),
     ("no format", "imports", {"path": "a.x", "relation": "e"}, "invalid_request", "does not say the format"),
     (
@@ -170,7 +171,8 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
         "exports",
         {**EXPORT, "format": "facts"},
         "invalid_request",
-        'format must be "parquet", "csv", "tsv", "jsonl" or "ntriples", not "facts"',
+        'format must be "parquet", "csv", "tsv", "jsonl", "ntriples", "nquads", "turtle", "trig", "rdfxml" or '
+        '"jsonld", not "facts"',
     ),
     (
         "types of Parquet",

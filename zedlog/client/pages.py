@@ -80,9 +80,11 @@ class Pages:
 
 
 async def query_pages(
-    connection: Connection, goal: str, *, page: int, limit: int | None = None
+    connection: Connection, goal: str, *, page: int, limit: int | None = None, prefixes: bool = False
 ) -> AsyncGenerator[Json, None]:
-    """Answers of one goal as JSON, page by page, at most `limit` rows in all; there is always a first page."""
-    pages = Pages(connection, "POST", "/v1/query", {"query": goal}, page, limit)
+    """Answers of one goal as JSON, page by page, at most `limit` rows in all; there is always a first page. prefixes:
+    whether IRIs are shortened."""
+    fields = {"query": goal, "prefixes": prefixes or None}
+    pages = Pages(connection, "POST", "/v1/query", fields, page, limit)
     while pages.more:
         yield await pages.next()
