@@ -116,7 +116,9 @@ class Search:
                 way = (
                     len(state.coming) + len(state.gone) + len(state.come) + len(state.go) + len(state.broken)
                 )
-                heapq.heappush(waiting, (len(state.changes), way, next(numbers), state))
+                # No repair is empty. So states without changes wait with those of one change, and a recursion that
+                # offers ever more goals does not keep those that are done from being tried.
+                heapq.heappush(waiting, (max(1, len(state.changes)), way, next(numbers), state))
 
         put(_State(come=(self._root,)))
         steps = 0

@@ -225,3 +225,23 @@ def test_the_search_says_when_it_hits_a_limit() -> None:
     assert found["repairs"] == []
     assert not found["search"]["complete"]
     assert found["search"]["limit"] == "3 literals of a rule that fail together"
+
+
+def test_a_recursion_that_offers_many_goals_does_not_hide_a_single_fact() -> None:
+    """Every team could be part of every other one; single facts that would do are found all the same."""
+    reasoner = Reasoner(threads=1)
+    teams = [f"team {number}" for number in range(8)]
+    reasoner.apply(
+        declarations=".decl member(p: symbol, t: symbol) .decl part_of(t: symbol, w: symbol)",
+        facts={
+            "member": [(("dee", teams[0]), 1), (("eli", teams[7]), 1)],
+            "part_of": [((one, other), 1) for one, other in itertools.pairwise(teams[:7])],
+        },
+        rules=[
+            ("belongs(p, t) :- member(p, t).", 1),
+            ("belongs(p, w) :- belongs(p, t), part_of(t, w).", 1),
+        ],
+    )
+    found = explain(reasoner, f'belongs("dee", "{teams[7]}")')
+    repairs = [[(one["change"], one["fact"]) for one in repair] for repair in found["repairs"]]
+    assert [[change for change, _ in repair] for repair in repairs] == [["add"]] * 3
