@@ -31,41 +31,51 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     while pages:
         page = pages.pop()
         for target in _LINK.findall(_CODE.sub("", page.content_string)):
-            outside = _outside(page.src_uri, target)
-            if outside is None or files.get_file_from_path(_uri(outside)) is not None:
+            found = _found(page.src_uri, target)
+            if found is None or files.get_file_from_path(_uri(found)) is not None:
                 continue
-            added = File.generated(config, _uri(outside), abs_src_path=str(ROOT / outside))
+            added = File.generated(config, _uri(found), abs_src_path=str(found))
             files.append(added)
-            if outside.suffix == ".md":
+            if found.suffix == ".md":
                 pages.append(added)
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     def link(match: re.Match[str]) -> str:
-        outside = _outside(page.file.src_uri, match[1])
-        if outside is None:
+        found = _found(page.file.src_uri, match[1])
+        if found is None:
             return match[1]
-        return os.path.relpath(_uri(outside), str(PurePosixPath(page.file.src_uri).parent))
+        return os.path.relpath(_uri(found), str(PurePosixPath(page.file.src_uri).parent))
 
     return _LINK.sub(link, markdown)
 
 
-def _outside(page: str, target: str) -> PurePosixPath | None:
-    """The file outside of docs/ to which a page's link leads, from the top of the repository; None for any other."""
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """The theme's plugin for use without a server fetches one script from elsewhere; ours is a copy of it."""
+    here = os.path.relpath("assets/iframe-worker.js", str(PurePosixPath(page.file.dest_uri).parent))
+    return output.replace("https://unpkg.com/iframe-worker/shim", here)
+
+
+def _found(page: str, target: str) -> Path | None:
+    """The file of the repository to which a page's link leads."""
     here = ROOT / "docs" / page
     if not here.exists():
-        # A page that has come from outside itself.
+        # A page that has come from outside of docs/ itself.
         here = ROOT / page
     found = (here.parent / target).resolve()
-    if not found.is_file() or found.is_relative_to(ROOT / "docs") or not found.is_relative_to(ROOT):
-        return None
-    return PurePosixPath(found.relative_to(ROOT).as_posix())
+    return found if found.is_file() and found.is_relative_to(ROOT) else None
 
 
-def _uri(outside: PurePosixPath) -> str:
-    """Where a file from outside of docs/ is on the site."""
-    return str(outside) if outside.suffix == ".md" else f"{outside}.txt"
+def _uri(file: Path) -> str:
+    """Where a file of the repository is on the site."""
+    if file.is_relative_to(ROOT / "docs"):
+        return file.relative_to(ROOT / "docs").as_posix()
+    uri = file.relative_to(ROOT).as_posix()
+    if uri == "README.md":
+        # To MkDocs a README is the index of its folder, and there is one.
+        return "start.md"
+    return uri if file.suffix == ".md" else f"{uri}.txt"
 
 
 # --- the calls of the HTTP API
