@@ -1,4 +1,4 @@
-"""What the site adds to docs/: hooks that MkDocs calls, see mkdocs.yml.
+"""What the site adds to these documents: hooks that MkDocs calls, see mkdocs.yml.
 
 - A link that leads out of docs/ (`../programs/README.md`, `../../examples/access/policy.dl`) works on the site, too:
   such a document becomes a page, and any other file is copied, as text that a browser shows.
