@@ -44,7 +44,9 @@ def complaint(command: str) -> str | None:
         chosen = chosen.commands[rest.pop(0)]
     if hasattr(chosen, "commands"):
         # A group by itself, or several of its commands as in `facts add|retract`.
-        return None if not rest or set(re.split(r"\\?\|", rest[0])) <= set(chosen.commands) else f"no {rest[0]}"
+        return (
+            None if not rest or set(re.split(r"\\?\|", rest[0])) <= set(chosen.commands) else f"no {rest[0]}"
+        )
     known = {option for parameter in chosen.params for option in parameter.opts} | {"--help", "--token"}
     for word in rest:
         if re.match(r"--?[a-z]", word) and word.partition("=")[0] not in known:

@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -34,10 +34,14 @@ _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ ", re.MULTILINE)
 _SHELL = re.compile(r" [|<>;&]|/\*\.")
 WIDTH = "100"
+# Epochs in a command, and in what one prints.
+_ASKED = re.compile(r"(rollback |--changed |--at )(\d+)")
+_EPOCHS = re.compile(r"(\bepoch |\"epoch\":\"?|rollback to )(\d+)")
 
 VARYING = (
     (re.compile(r"\b[\d.,]+ (?:ms|s)\b"), "<time>"),
     (re.compile(r"\b\d{13}-\d+\b"), "<transaction>"),
+    (re.compile(r"kept back to \d+"), "kept back to <epoch>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)?"), "<date>"),
 )
 
@@ -69,8 +73,10 @@ def steps(page: Path) -> list[Step]:
     return found
 
 
-def run(page: Path, url: str, folder: Path) -> list[tuple[Step, str]]:
-    """Every command of the page with what it prints, standard error included."""
+def run(page: Path, url: str, folder: Path, base: int = 0) -> list[tuple[Step, str]]:
+    """Every command of the page with what it prints, standard error included. base: the epoch of the empty database;
+    the page counts from 0.
+    """
     folder.mkdir(exist_ok=True)
     for data in ("examples", "programs"):
         shutil.copytree(ROOT / data, folder / data)
@@ -88,7 +94,14 @@ def run(page: Path, url: str, folder: Path) -> list[tuple[Step, str]]:
         "COLUMNS": WIDTH,
     }
     with mock.patch.dict(os.environ, environment), contextlib.chdir(folder):
-        return [(step, _printed(step.command)) for step in steps(page)]
+        return [
+            (step, _EPOCHS.sub(_plus(-base), _printed(_ASKED.sub(_plus(base), step.command))))
+            for step in steps(page)
+        ]
+
+
+def _plus(more: int) -> Callable[[re.Match[str]], str]:
+    return lambda match: f"{match[1]}{int(match[2]) + more}"
 
 
 def _printed(command: str) -> str:
