@@ -147,7 +147,9 @@ def examples() -> list[Any]:
     found = [(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in sorted(files)]
     reference = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```zedlog\n(.*?)^```$", reference, re.MULTILINE | re.DOTALL)
-    found += [(f"language.md, example {number}", block) for number, block in enumerate(blocks, 1)]
+    # Those that are refused need not fit the grammar.
+    shown = [block for block in blocks if "//!" not in block]
+    found += [(f"language.md, example {number}", block) for number, block in enumerate(shown, 1)]
     return [pytest.param(text, id=name) for name, text in found]
 
 
