@@ -14,7 +14,7 @@ ENV PATH=/opt/zedlog/bin:$PATH
 # development too, and its hashes cover all or nothing; so they are installed and taken out again.
 COPY requirements.lock ./
 RUN pip install --require-hashes -r requirements.lock \
-    && pip uninstall --yes clingo hypothesis mypy owlrl pytest pytest-timeout pytest-xdist pyyaml reasonable ruff schemathesis scipy setuptools
+    && pip uninstall --yes clingo hypothesis ipykernel mkdocs-material mypy nbclient owlrl playwright polars pytest pytest-timeout pytest-xdist pyyaml rdflib reasonable ruff schemathesis scipy setuptools sparqlwrapper
 COPY pyproject.toml README.md ./
 COPY engine engine
 COPY service service
@@ -22,7 +22,9 @@ COPY zedlog zedlog
 RUN pip install --no-deps --editable .
 
 FROM python:3.12-slim-bookworm
-# The slim image has no folder for manual pages, and the Java package wants to link some there.
+# The slim image has no folder for manual pages, and the Java package wants to link some there. The package has no
+# version: Debian offers only the newest one of a release, so naming it breaks the build at its next correction.
+# hadolint ignore=DL3008
 RUN mkdir -p /usr/share/man/man1 \
     && apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
@@ -32,7 +34,8 @@ RUN useradd --system --uid 10001 --create-home zedlog \
 COPY --from=build /opt/zedlog /opt/zedlog
 COPY --from=build --chown=zedlog:zedlog /app /app
 WORKDIR /app
-USER zedlog
+# By its number, so that a cluster can see without asking the image that it is not root.
+USER 10001
 # The kernels are compiled while the image is built. They are bound to the kind of processor: on another one they are
 # compiled again at the first start, which is why the cache must be a folder that this user may write.
 ENV PATH=/opt/zedlog/bin:$PATH PYTHONUNBUFFERED=1 NUMBA_CACHE_DIR=/var/cache/zedlog

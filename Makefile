@@ -1,6 +1,6 @@
 # What to type. The scripts in scripts/ are the real thing; this file only names them.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all soak lint check bench serve clean
+.PHONY: help install demo test test-all soak lint check docs docs-serve bench serve clean
 
 BIN = $(or $(ZEDLOG_VENV),.venv)/bin
 
@@ -34,6 +34,12 @@ lint: ## style only (scripts/lint --fix mends it)
 check: ## style, types, and that generated files are fresh
 	@scripts/check
 
+docs: ## build the documents as a site in site/; a broken link is an error
+	@scripts/docs
+
+docs-serve: ## show the site on http://127.0.0.1:8000 while it is written
+	@scripts/docs serve
+
 bench: ## measure; tables on the terminal, JSON in benchmarks/results/ (with cargo also other engines)
 	@scripts/bench
 
@@ -42,5 +48,5 @@ serve: ## start the service on http://127.0.0.1:8321, data in ./.zedlog
 	@exec $(BIN)/zedlog serve
 
 clean: ## remove the environment and all caches (not your data in ./.zedlog)
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .screenshots
+	rm -rf .venv build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .screenshots
 	find engine service zedlog tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -24,6 +24,8 @@ from service.access.errors import (
 )
 from service.access.roles import KEY, PUBLIC
 from service.describe import example, problems
+from service.explain_models import ExplainBody
+from service.history_models import RollbackBody, SourceBody
 from service.principal import ForbiddenError
 from service.problems import PROBLEM_JSON, STATUS, error_classes
 from service.routes.tokens import TokenBody
@@ -51,7 +53,10 @@ _TAGS: Final = [
     },
     {"name": "changes", "description": "What each epoch changes, as it happens; named subscriptions."},
     {"name": "explain", "description": "Why a tuple holds, why it does not, and why it changed."},
+    {"name": "history", "description": "When tuples came and went, and through whom; going back."},
+    {"name": "sources", "description": "Facts that count for a named source, and are replaced together."},
     {"name": "bulk", "description": "Imports and exports of files through Spark, and their jobs."},
+    {"name": "backup", "description": "One epoch as a file, and back into an empty database."},
     {"name": "access", "description": "Tokens: who may read and change what."},
     {"name": "insight", "description": "Circuit, epochs, health, metrics, error codes."},
 ]
@@ -67,6 +72,9 @@ _BODIES: Final = (
     models.AckBody,
     bulk_models.ImportBody,
     bulk_models.ExportBody,
+    ExplainBody,
+    RollbackBody,
+    SourceBody,
     TokenBody,
 )
 

@@ -116,7 +116,9 @@ class Search:
                 way = (
                     len(state.coming) + len(state.gone) + len(state.come) + len(state.go) + len(state.broken)
                 )
-                heapq.heappush(waiting, (len(state.changes), way, next(numbers), state))
+                # No repair is empty. So states without changes wait with those of one change, and a recursion that
+                # offers ever more goals does not keep those that are done from being tried.
+                heapq.heappush(waiting, (max(1, len(state.changes)), way, next(numbers), state))
 
         put(_State(come=(self._root,)))
         steps = 0
@@ -155,10 +157,7 @@ class Search:
     # ---- tuples that must come
 
     async def _come(self, state: _State) -> list[_State]:
-        # What only a fact can give is counted first: otherwise all ways that are not counted yet, which recursion makes
-        # without end, would be followed before the smallest change is tried.
-        key = min(state.come, key=lambda one: bool(self._prover.plans(one[0])))
-        rest = tuple(one for one in state.come if one != key)
+        key, rest = state.come[0], state.come[1:]
         held = await self._prover.state(key)
         if held is not None or (1, key) in state.changes:
             return [] if key in state.gone else [replace(state, come=rest)]

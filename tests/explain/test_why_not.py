@@ -243,3 +243,23 @@ def test_recursion_through_many_values_does_not_hide_the_smallest_repair() -> No
     assert all(len(repair) == 1 for repair in repairs)
     assert [("add", 'member("cyd","staff")')] in repairs
     assert len(explain(reasoner, 'enters("cyd", "vault")', repairs=2)["repairs"]) == 2
+
+
+def test_a_recursion_that_offers_many_goals_does_not_hide_a_single_fact() -> None:
+    """Every team could be part of every other one; single facts that would do are found all the same."""
+    reasoner = Reasoner(threads=1)
+    teams = [f"team {number}" for number in range(8)]
+    reasoner.apply(
+        declarations=".decl member(p: symbol, t: symbol) .decl part_of(t: symbol, w: symbol)",
+        facts={
+            "member": [(("dee", teams[0]), 1), (("eli", teams[7]), 1)],
+            "part_of": [((one, other), 1) for one, other in itertools.pairwise(teams[1:7])],
+        },
+        rules=[
+            ("belongs(p, t) :- member(p, t).", 1),
+            ("belongs(p, w) :- belongs(p, t), part_of(t, w).", 1),
+        ],
+    )
+    found = explain(reasoner, f'belongs("dee", "{teams[7]}")', repairs=2)
+    repairs = {tuple(one["fact"] for one in repair) for repair in found["repairs"]}
+    assert repairs == {(f'member("dee","{teams[7]}")',), (f'part_of("{teams[0]}","{teams[7]}")',)}

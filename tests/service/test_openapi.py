@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -152,3 +153,18 @@ def test_answers_are_as_described(case: schemathesis.Case) -> None:
     del DATABASE.states[2:]
     DATABASE.jobs.clear()
     case.call_and_validate(checks=CHECKS)
+
+
+def test_every_reference_leads_to_something() -> None:
+    description = json.loads(FILE.read_text())
+    for reference in re.findall(r'"\$ref": ?"#/([^"]+)"', FILE.read_text()):
+        found = description
+        for step in reference.split("/"):
+            assert step in found, reference
+            found = found[step]
+
+
+def test_every_tag_is_described() -> None:
+    description = json.loads(FILE.read_text())
+    used = {tag for path in description["paths"].values() for call in path.values() for tag in call["tags"]}
+    assert used == {tag["name"] for tag in description["tags"]}
