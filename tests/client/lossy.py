@@ -12,13 +12,13 @@ Fate = Callable[[httpx.Request], bool]
 
 class Lossy(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Sends requests for good. lose: whether the answer to this request is lost, after the service has done its work.
-    cuts: the streams of feeds end with an error after so many bytes, one after the other, as long as there are cuts.
+    cuts: the answers of `path` end with an error after so many bytes, one after the other, as long as there are cuts.
     Keeps the requests."""
 
-    def __init__(self, lose: Fate | None = None, cuts: Iterable[int] = ()) -> None:
+    def __init__(self, lose: Fate | None = None, cuts: Iterable[int] = (), path: str = "/v1/changes") -> None:
         self._blocking, self._waiting = httpx.HTTPTransport(), httpx.AsyncHTTPTransport()
         self._lose = lose or (lambda request: False)
-        self._cuts = iter(cuts)
+        self._cuts, self._path = iter(cuts), path
         self.requests: list[httpx.Request] = []
         self.cuts = 0
 
@@ -38,7 +38,7 @@ class Lossy(httpx.BaseTransport, httpx.AsyncBaseTransport):
             raise httpx.ReadError("the answer was lost", request=request)
 
     def _cut_off(self, request: httpx.Request, response: httpx.Response) -> httpx.Response:
-        left = next(self._cuts, None) if request.url.path == "/v1/changes" else None
+        left = next(self._cuts, None) if request.url.path == self._path else None
         if left is None:
             return response
         return httpx.Response(

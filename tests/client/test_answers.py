@@ -209,7 +209,7 @@ def test_a_node_that_was_not_followed_can_be_opened(both: Both) -> None:
 def test_why_not_and_what_would_mend_it(both: Both) -> None:
     plain = both.explain('tc("d", "a")')
     assert (plain.holds, plain.repairs) == (False, [])
-    found = both.explain('tc("d", "a")', why_not=True, repairs=1)
+    found = both.explain('tc("d", "a")', why_not=True, repairs=1, timeout=60)
     assert len(found.repairs) == 1
     assert [node.kind for node in found.tree[0].children if node.kind == "repair"] == ["repair"]
     with pytest.raises(ClientError, match="only the proof of a tuple that holds has a diagram"):

@@ -325,3 +325,22 @@ def test_a_program_keeps_what_its_declarations_mean() -> None:
         ".decl n(x: symbol, c: number) fixpoint(tolerance=0.0, max_height=7)",
         ".decl e(x: symbol)",
     ]
+
+
+def test_program_text_in_a_transaction(http: Http) -> None:
+    body = {
+        "program": '.decl edge(x: symbol, y: symbol)\nedge("a", "b").\ntc(x, y) :- edge(x, y).',
+        "facts": [{"relation": "edge", "tuples": [["b", "c"]]}],
+        "rules": [{"rule": "tc(x, z) :- tc(x, y), edge(y, z)."}],
+        "declarations": ".decl other(n: number)",
+    }
+    answer = http.post("/v1/transactions?return=delta", body).json()
+    assert {name: sorted(delta["inserted"]) for name, delta in answer["delta"].items()} == {
+        "edge": [["a", "b"], ["b", "c"]],
+        "tc": [["a", "b"], ["a", "c"], ["b", "c"]],
+    }
+    declared = http.get("/v1/rules").json()["declarations"]
+    assert ".decl edge(x: symbol, y: symbol)" in declared
+    assert ".decl other(n: number)" in declared
+    refused = problem(http.post("/v1/transactions", {"program": "p(x) :- q(y)."}), 422, "unsafe_rule")
+    assert refused["where"] == "program"

@@ -19,7 +19,6 @@ from zedlog.client.errors import ClientError, Json
 from zedlog.client.html import rows_table
 
 if TYPE_CHECKING:
-    import polars
     import pyarrow
 
     from zedlog.client.models import Row
@@ -117,14 +116,9 @@ class AsyncAnswer:
             tables.append(table)
         return pa.concat_tables(tables)
 
-    async def to_polars(self) -> polars.DataFrame:
+    async def to_polars(self) -> Any:
         """The rows as a frame of Polars."""
-        needed("polars")
-        import polars
-
-        frame = polars.from_arrow(await self.to_arrow())
-        assert isinstance(frame, polars.DataFrame)
-        return frame
+        return needed("polars").from_arrow(await self.to_arrow())
 
     async def to_pandas(self) -> Any:
         """The rows as a frame of pandas."""
@@ -209,7 +203,7 @@ class Answer:
         """The rows as an Arrow table."""
         return finish(self.core.to_arrow())
 
-    def to_polars(self) -> polars.DataFrame:
+    def to_polars(self) -> Any:
         """The rows as a frame of Polars."""
         return finish(self.core.to_polars())
 
