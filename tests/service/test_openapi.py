@@ -115,6 +115,8 @@ def app_with_a_graph() -> tuple[Any, FakeClient]:
             allowed_hosts={"testserver"},
             access_log="none",
             feed_seconds=0.02,
+            # A store is not ready within the wait above, which is so short for other calls.
+            sparql_bytes=0,
         ),
         database,
     )

@@ -88,6 +88,8 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSystem]:
     with pytest.MonkeyPatch.context() as patch:
         # So that a query of too much memory is one that a test can wait for.
         patch.setenv("ZEDLOG_SPARQL_QUERY_BYTES", str(256 * 1024**2))
+        # A store is made at once, but not on a machine that is busy with other things.
+        patch.setenv("ZEDLOG_WAIT_TIMEOUT", "120")
         with LiveSystem(tmp_path_factory.mktemp("sparql")) as running:
             yield running
 

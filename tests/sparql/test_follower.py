@@ -29,7 +29,7 @@ from tests.feeds.world import World
 from tests.sparql.conftest import JSON, XSD, term
 
 MIB = 1024**2
-LIMITS = Limits(1024 * MIB, 512 * MIB, 600.0, 30.0)
+LIMITS = Limits(1024 * MIB, 512 * MIB, 600.0, 120.0)
 ALL = "SELECT ?s ?p ?o { ?s ?p ?o }"
 MakeWorld = Callable[..., World]
 
@@ -187,7 +187,7 @@ def test_many_changes_fill_it_anew(
 def test_it_follows_by_itself_and_goes_when_nobody_asks(
     world: World, follow: Callable[..., Follower]
 ) -> None:
-    follower = follow(Limits(1024 * MIB, 512 * MIB, 1.0, 30.0))
+    follower = follow(Limits(1024 * MIB, 512 * MIB, 1.0, 120.0))
     write(world, row(0))
     assert len(seen(world, follower)) == 1
     newest = write(world, row(1))
@@ -273,7 +273,7 @@ def test_limits(world: World, follow: Callable[..., Follower], monkeypatch: pyte
         seen(world, follow(Limits(50_000, MIB, 1.0, 1.0)))
     assert found.value.detail["budget"] == "bytes"
     # What it really takes counts, too: a process takes more than a megabyte.
-    small = follow(Limits(1_000_000, MIB, 1.0, 30.0))
+    small = follow(Limits(1_000_000, MIB, 1.0, 120.0))
     with pytest.raises(BudgetExceededError, match="100 triples"):
         seen(world, small)
     assert (small.stats.state, small.stats.bytes) == ("absent", 0)

@@ -20,7 +20,7 @@ ADD = "INSERT DATA { <urn:n> <urn:p> <urn:m> }"
 
 @pytest.fixture
 def service(start: object) -> Iterator[Guarded]:
-    made: Guarded = start(wait_timeout=20.0)  # type: ignore[operator]  # the fixture's function
+    made: Guarded = start(wait_timeout=120.0)  # type: ignore[operator]  # the fixture's function
     for role in ("reader", "writer", "admin"):
         made.make(role, role)
     rows = [[f"<urn:{i}>", "<urn:p>", "<urn:b>"] for i in range(5)]
