@@ -158,7 +158,7 @@ def test_an_older_epoch_and_the_history_of_queries(visit: Visit, live: LiveSyste
     page.get_by_role("button", name="Run").click()
     expect(page.get_by_role("status")).to_contain_text(f"Rows 1 to 1; these are all - epoch {old}")
     page.get_by_role("button", name="History").click()
-    expect(page.get_by_role("menuitem", name="edge(x,y)")).to_be_visible()
+    expect(page.locator(".q-menu").get_by_text("edge(x,y)")).to_be_visible()
 
 
 @pytest.mark.usefixtures("empty")
