@@ -50,6 +50,6 @@ def trouble_page(code: str, message: str) -> str:
 def _page(title: str, body: str, head: str = "") -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">{head}<style>{_STYLE}</style></head>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">{head}<style>{_STYLE}</style></head>'
         f"<body><main>{body}</main></body></html>"
     )
