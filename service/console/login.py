@@ -50,6 +50,8 @@ def trouble_page(code: str, message: str) -> str:
 def _page(title: str, body: str, head: str = "") -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">{head}<style>{_STYLE}</style></head>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">{head}'
+        # Without it a browser asks for an icon, and is refused without a token.
+        f'<link rel="icon" href="data:,"><style>{_STYLE}</style></head>'
         f"<body><main>{body}</main></body></html>"
     )

@@ -27,6 +27,7 @@ CLOSURE = circuit(
 
 def drawn(found: Json, detail: Any, **changes: Json) -> tuple[dict[str, Json], set[tuple[str, str]]]:
     chart = options(found, {"edge": 3, "tc": 6}, {"changes": changes}, detail)["series"][0]
+    assert chart["roam"] is True
     nodes = {node["id"]: node for node in chart["data"]}
     return nodes, {(link["source"], link["target"]) for link in chart["links"]}
 

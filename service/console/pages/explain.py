@@ -7,7 +7,7 @@ from typing import Any, Final
 from nicegui import ui
 from nicegui.events import ValueChangeEventArguments
 
-from service.console.client import ServiceError
+from service.console.client import ClientError
 from service.console.dry_run import propose
 from service.console.here import Here, Page, address
 from service.console.proof_tree import Entry, ProofTree
@@ -165,8 +165,8 @@ class _Explanation:
             found = await self._here.client.request(
                 "POST", "/v1/explain", json={**body, "repairs": _REPAIRS, "timeout": _REPAIR_SECONDS}
             )
-        except ServiceError as error:
-            ui.label(f"{error.code}: {error.detail}").style("overflow-wrap: anywhere")
+        except ClientError as error:
+            ui.label(str(error)).style("overflow-wrap: anywhere")
         waiting.delete()
         if found is None or "repairs" not in found:
             return
