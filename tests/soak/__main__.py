@@ -115,10 +115,13 @@ def _soak(folder: Path, given: argparse.Namespace, seed: int, tally: Tally) -> N
             thread.start()
         faults.start()
         oracle = Oracle(shared, folder)
-        began = time.monotonic()
+        began, told = time.monotonic(), 0.0
         while time.monotonic() - began < given.seconds:
             time.sleep(min(given.pause, max(0.1, given.seconds - (time.monotonic() - began))))
             _compare(shared, writers, oracle, listener)
+            if (ran := time.monotonic() - began) // 60 > told:
+                told = ran // 60
+                print(_progress(tally, ran), flush=True)
             if serve.poll() is not None or standby.poll() is not None:
                 raise RuntimeError("zedlog serve or the standby engine has ended")
         faults.stop.set()
@@ -174,9 +177,22 @@ def _wait_ready(shared: Shared, serve: subprocess.Popen[bytes]) -> frozenset[str
     raise RuntimeError("zedlog serve does not become ready")
 
 
+def _kills(tally: Tally) -> int:
+    return sum(number for what, number in tally.counts.items() if what.startswith("kill"))
+
+
+def _progress(tally: Tally, seconds: float) -> str:
+    counts = tally.counts
+    wrong = sum(counts[what] for what in BAD)
+    return (
+        f"{seconds / 60:3.0f} min: {counts['transactions']:,} transactions, {counts['imports']:,} imports, "
+        f"{_kills(tally):,} kills, {counts['comparisons']:,} comparisons; {wrong or 'nothing'} wrong"
+    )
+
+
 def _show(tally: Tally) -> None:
     table = Table(show_header=False)
-    kills = sum(number for what, number in tally.counts.items() if what.startswith("kill"))
+    kills = _kills(tally)
     table.add_row("epochs", f"{tally.counts['epochs']:,}")
     table.add_row("transactions", f"{tally.counts['transactions']:,}")
     table.add_row("kills", f"{kills:,}")

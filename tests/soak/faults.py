@@ -52,7 +52,6 @@ class Faults(threading.Thread):
         super().__init__(name="faults", daemon=True)
         self._server, self._proxy, self._serve, self._tally = server, proxy, serve, tally
         self._cluster = cluster
-        self._coming: threading.Thread | None = None
         self._every, self._random = every, random.Random(seed)
         self._killed: dict[str, tuple[float, int]] = {}
         self.stop = threading.Event()
@@ -75,8 +74,6 @@ class Faults(threading.Thread):
             _, fault = self._random.choice(kinds)
             with suppress(ProcessLookupError):
                 fault()
-        if self._coming is not None:
-            self._coming.join()
 
     def pid(self, part: str) -> int | None:
         """The process id of a part that runs now."""
@@ -113,12 +110,9 @@ class Faults(threading.Thread):
 
     def _lose_worker(self, cluster: Standalone) -> bool:
         """kill -9 of a worker and its executor; another one takes its place, in its own time."""
-        if self._coming is not None and self._coming.is_alive():
-            return False
         cluster.kill_worker(self._random.choice(cluster.workers))
         self._tally.add("kill -9 of a Spark worker")
-        self._coming = threading.Thread(target=cluster.add_worker, name="a worker comes", daemon=True)
-        self._coming.start()
+        cluster.add_worker(wait=False)
         return True
 
     def _slow(self) -> bool:

@@ -7,6 +7,7 @@ and is looked after until it has.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -113,6 +114,7 @@ class Standalone:
         self._folder = folder
         self._env = environment(**(env or {}))
         self._executors: set[int] = set()
+        self._numbers = itertools.count()
         port = free_port()
         self.address = f"spark://127.0.0.1:{port}"
         arguments = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
@@ -136,7 +138,7 @@ class Standalone:
         self.close()
 
     def _start_worker(self) -> SparkProcess:
-        name = f"worker{len(self.workers)}"
+        name = f"worker{next(self._numbers)}"
         arguments = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"]
         place = ["--work-dir", str(self._folder / name), self.address]
         worker = SparkProcess(
@@ -145,9 +147,11 @@ class Standalone:
         self.workers.append(worker)
         return worker
 
-    def add_worker(self) -> SparkProcess:
+    def add_worker(self, *, wait: bool = True) -> SparkProcess:
+        """wait: until the master knows it. It ends with the thread that starts it."""
         worker = self._start_worker()
-        worker.wait_for("Successfully registered with master")
+        if wait:
+            worker.wait_for("Successfully registered with master")
         return worker
 
     def kill_worker(self, worker: SparkProcess) -> None:
