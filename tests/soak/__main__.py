@@ -74,7 +74,8 @@ def _soak(folder: Path, given: argparse.Namespace, seed: int, tally: Tally) -> N
     with ExitStack() as stack:
         server = stack.enter_context(EmbeddedServer(folder / "redis"))
         proxy = stack.enter_context(Proxy(server.url))
-        cluster = stack.enter_context(Standalone(folder)) if given.cluster else None
+        # An executor as Spark makes it by default, of 1 GiB and its overhead.
+        cluster = stack.enter_context(Standalone(folder, memory="2g")) if given.cluster else None
         port = free_port()
         options = [
             "--redis-url",

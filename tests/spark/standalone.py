@@ -110,11 +110,13 @@ class SparkProcess:
 class Standalone:
     """See the module. A context manager; `address` is the master's `spark://host:port`."""
 
-    def __init__(self, folder: Path, workers: int = 2, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, workers: int = 2, env: Mapping[str, str] | None = None, memory: str = "1g"
+    ) -> None:
         self._folder = folder
         self._env = environment(**(env or {}))
         self._executors: set[int] = set()
-        self._numbers = itertools.count()
+        self._numbers, self._memory = itertools.count(), memory
         port = free_port()
         self.address = f"spark://127.0.0.1:{port}"
         arguments = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
@@ -139,7 +141,7 @@ class Standalone:
 
     def _start_worker(self) -> SparkProcess:
         name = f"worker{next(self._numbers)}"
-        arguments = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"]
+        arguments = ["--host", "127.0.0.1", "--cores", "1", "--memory", self._memory, "--webui-port", "0"]
         place = ["--work-dir", str(self._folder / name), self.address]
         worker = SparkProcess(
             name, ["org.apache.spark.deploy.worker.Worker", *arguments, *place], self._folder, self._env
