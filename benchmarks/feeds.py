@@ -159,14 +159,29 @@ async def measure(url: str, seconds: float, rate: float, count: int) -> list[Fig
     for one in whole:
         if one.epochs != sorted(changed):
             raise RuntimeError("a listener has not seen every epoch once")
-    delays = [ms * 1000 for one in listeners for now, ms in one.delays if now >= measured]
-    events = len(delays)
+    relations, queries = (
+        [
+            ms * 1000
+            for one in listeners
+            if ("query=" in one.target) == asks
+            for now, ms in one.delays
+            if now >= measured
+        ]
+        for asks in (False, True)
+    )
+    events = len(relations) + len(queries)
     tenth = [size for now, size in memory if measured <= now < measured + seconds / 10]
     last = [size for now, size in memory if now >= measured + seconds * 0.9]
     name = f"{count} listeners, {len(times) / (time.time() - started):.3g} writes/s"
     return [
-        figure(f"{name}: from commit to event", delays, "ms"),
-        figure(f"{name}: from commit to event, p99", [float(np.percentile(delays, 99))], "ms", 250),
+        *(
+            made
+            for what, delays in (("relations", relations), ("queries", queries))
+            for made in (
+                figure(f"{name}: from commit to event, {what}", delays, "ms"),
+                figure(f"{name}: the same, p99", [float(np.percentile(delays, 99))], "ms", 250),
+            )
+        ),
         figure("events", [events / seconds], "events/s", most=True, note="of all listeners"),
         figure(
             "sent",

@@ -1,9 +1,9 @@
 """`python -m tests.soak --seconds N`: the soak (`make soak SOAK_SECONDS=N`).
 
-`zedlog serve` runs on a server of its own, through a proxy, with a second engine that stands by. Writers, readers, and
-(where the service has them) listeners and explainers work on it while processes are killed with SIGKILL or stopped, and
-Redis is slow, cut off, or out of room. Every few seconds the writers pause, and an oracle compares. It ends with a
-table; the exit status is 1 if anything was lost, applied twice, read in half, or wrong.
+`zedlog serve` runs on a server of its own, through a proxy, with a second engine that stands by, and imports on a small
+Spark cluster. Writers, readers, listeners, explainers, imports and restores work on it while processes are killed with
+SIGKILL or stopped, and Redis is slow, cut off, or out of room. Every few seconds the writers pause, and an oracle
+compares. It ends with a table; the exit status is 1 if anything was lost, applied twice, read in half, or wrong.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,11 +25,13 @@ from rich.table import Table
 
 from engine.storage.embedded import EmbeddedServer
 from tests.live import free_port
+from tests.soak.bulk import Importer, Restorer
 from tests.soak.faults import Faults
 from tests.soak.load import RULES, Explainer, Listener, Reader, Shared, Writer, send
 from tests.soak.oracle import Oracle
 from tests.soak.proxy import Proxy
 from tests.soak.tally import BAD, Tally
+from tests.spark.standalone import Standalone
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 WRITERS, READERS = 3, 2
@@ -44,6 +47,12 @@ def main() -> int:
     )
     parser.add_argument("--pause", type=float, default=12, help="seconds between comparisons (default: 12)")
     parser.add_argument("--seed", type=int, default=None, help="of all that is random (default: the time)")
+    parser.add_argument(
+        "--cluster",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="import through a Spark cluster whose workers are killed; needs Java (default: yes)",
+    )
     given = parser.parse_args()
     seed = given.seed if given.seed is not None else int(time.time()) % 1_000_000
     tally = Tally()
@@ -65,24 +74,27 @@ def _soak(folder: Path, given: argparse.Namespace, seed: int, tally: Tally) -> N
     with ExitStack() as stack:
         server = stack.enter_context(EmbeddedServer(folder / "redis"))
         proxy = stack.enter_context(Proxy(server.url))
+        # An executor as Spark makes it by default, of 1 GiB and its overhead.
+        cluster = stack.enter_context(Standalone(folder, memory="2g")) if given.cluster else None
         port = free_port()
         options = [
             "--redis-url",
             proxy.url,
-            "--data-dir",
-            str(folder / "data"),
             "--lease-seconds",
             LEASE_SECONDS,
         ]
+        here = ["--data-dir", str(folder / "data")]
+        if cluster is not None:
+            here += ["--spark-master", cluster.address]
         serve = stack.enter_context(
-            _process(folder, "serve", "zedlog", "serve", "--port", str(port), *options)
+            _process(folder, "serve", "zedlog", "serve", "--port", str(port), *options, *here)
         )
         stack.callback(_end, serve)
         shared = Shared(f"http://127.0.0.1:{port}", tally)
         shared.paths = _wait_ready(shared, serve)
         # No data directory, so no checkpoint of its own: it is the same database, not the same folder.
         standby = stack.enter_context(
-            _process(folder, "standby", "engine.server", *options, "--checkpoint-dir", "none")
+            _process(folder, "standby", "engine.server", *options, *here, "--checkpoint-dir", "none")
         )
         stack.callback(_end, standby)
         with shared.client() as http:
@@ -90,16 +102,27 @@ def _soak(folder: Path, given: argparse.Namespace, seed: int, tally: Tally) -> N
         writers = [Writer(shared, number, seed) for number in range(WRITERS)]
         listener = Listener(shared) if "/v1/changes" in shared.paths else None
         others = [Reader(shared, seed + number) for number in range(READERS)]
-        faults = Faults(server, proxy, serve.pid, tally, given.every, seed)
-        more = [Explainer(shared, seed)] if "/v1/explain" in shared.paths else []
+        faults = Faults(server, proxy, serve.pid, cluster, tally, given.every, seed)
+        more: list[threading.Thread] = [Explainer(shared, seed)] if "/v1/explain" in shared.paths else []
+        if cluster is not None:
+            more.append(Importer(shared, seed))
+
+        def copy(name: str, database: str, place: Path, port: int) -> subprocess.Popen[bytes]:
+            where = ["--database", database, "--data-dir", str(place), "--port", str(port)]
+            return _process(folder, name, "zedlog", "serve", *options, *where)
+
+        more.append(restorer := Restorer(shared, folder, server.url, copy, seed))
         for thread in (*writers, *others, *more, *([listener] if listener else [])):
             thread.start()
         faults.start()
         oracle = Oracle(shared, folder)
-        began = time.monotonic()
+        began, told = time.monotonic(), 0.0
         while time.monotonic() - began < given.seconds:
             time.sleep(min(given.pause, max(0.1, given.seconds - (time.monotonic() - began))))
             _compare(shared, writers, oracle, listener)
+            if (ran := time.monotonic() - began) // 60 > told:
+                told = ran // 60
+                print(_progress(tally, ran), flush=True)
             if serve.poll() is not None or standby.poll() is not None:
                 raise RuntimeError("zedlog serve or the standby engine has ended")
         faults.stop.set()
@@ -108,8 +131,8 @@ def _soak(folder: Path, given: argparse.Namespace, seed: int, tally: Tally) -> N
         with shared.client() as http:
             tally.add("epochs", http.get("/v1/relations").json()["epoch"])
         shared.stop.set()
-        for writer in writers:
-            writer.join(60)
+        for thread in (*writers, restorer):
+            thread.join(60)
 
 
 def _compare(shared: Shared, writers: list[Writer], oracle: Oracle, listener: Listener | None) -> None:
@@ -155,9 +178,22 @@ def _wait_ready(shared: Shared, serve: subprocess.Popen[bytes]) -> frozenset[str
     raise RuntimeError("zedlog serve does not become ready")
 
 
+def _kills(tally: Tally) -> int:
+    return sum(number for what, number in tally.counts.items() if what.startswith("kill"))
+
+
+def _progress(tally: Tally, seconds: float) -> str:
+    counts = tally.counts
+    wrong = sum(counts[what] for what in BAD)
+    return (
+        f"{seconds / 60:3.0f} min: {counts['transactions']:,} transactions, {counts['imports']:,} imports, "
+        f"{_kills(tally):,} kills, {counts['comparisons']:,} comparisons; {wrong or 'nothing'} wrong"
+    )
+
+
 def _show(tally: Tally) -> None:
     table = Table(show_header=False)
-    kills = sum(number for what, number in tally.counts.items() if what.startswith("kill"))
+    kills = _kills(tally)
     table.add_row("epochs", f"{tally.counts['epochs']:,}")
     table.add_row("transactions", f"{tally.counts['transactions']:,}")
     table.add_row("kills", f"{kills:,}")

@@ -1,4 +1,5 @@
-"""The faults of the soak: processes are killed or stopped, Redis is slow, gone, or has no room on its disk."""
+"""The faults of the soak: processes are killed or stopped, Redis is slow, gone, or has no room on its disk; Spark loses
+a worker."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from pathlib import Path
 from engine.storage.embedded import EmbeddedServer
 from tests.soak.proxy import Proxy
 from tests.soak.tally import Tally
+from tests.spark.standalone import Standalone
 
 SPARED_SECONDS = 11.0
 """A part that was killed is left alone for so long, because `zedlog serve` gives up one that keeps ending at once; and
@@ -22,23 +24,43 @@ then until a transaction was acknowledged, however slow the machine is.
 """
 
 
+def part_of(serve: int, part: str) -> int | None:
+    """The process id of the engine or the service that a `zedlog serve` runs now."""
+    word = b"engine.server" if part == "engine" else b"service.cli.worker"
+    for children in Path(f"/proc/{serve}/task").glob("*/children"):
+        with suppress(OSError):
+            for pid in children.read_text().split():
+                if word in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    return int(pid)
+    return None
+
+
 class Faults(threading.Thread):
-    """One fault after the other, until `stop`. serve: the process of `zedlog serve`; standby: a second engine."""
+    """One fault after the other, until `stop`. serve: the process of `zedlog serve`; cluster: where its engine runs
+    imports."""
 
     def __init__(
-        self, server: EmbeddedServer, proxy: Proxy, serve: int, tally: Tally, every: float, seed: int
+        self,
+        server: EmbeddedServer,
+        proxy: Proxy,
+        serve: int,
+        cluster: Standalone | None,
+        tally: Tally,
+        every: float,
+        seed: int,
     ) -> None:
         super().__init__(name="faults", daemon=True)
         self._server, self._proxy, self._serve, self._tally = server, proxy, serve, tally
+        self._cluster = cluster
         self._every, self._random = every, random.Random(seed)
         self._killed: dict[str, tuple[float, int]] = {}
         self.stop = threading.Event()
 
     def run(self) -> None:
         kinds: list[tuple[str, Callable[[], bool]]] = [
-            *[("engine", lambda: self._kill("engine"))] * 4,
-            *[("service", lambda: self._kill("service"))] * 3,
-            *[("Redis", lambda: self._kill("Redis"))] * 3,
+            *[("engine", lambda: self._kill("engine"))] * 3,
+            *[("service", lambda: self._kill("service"))] * 4,
+            *[("Redis", lambda: self._kill("Redis"))] * 4,
             ("engine stopped", lambda: self._pause("engine", 4)),
             ("service stopped", lambda: self._pause("service", 2)),
             ("Redis stopped", lambda: self._pause("Redis", 3)),
@@ -46,6 +68,8 @@ class Faults(threading.Thread):
             ("Redis lost", self._lose),
             ("disk full", self._fill),
         ]
+        if (cluster := self._cluster) is not None:
+            kinds += [("Spark worker", lambda: self._lose_worker(cluster))] * 2
         while not self.stop.wait(self._random.uniform(0.5, 1.5) * self._every):
             _, fault = self._random.choice(kinds)
             with suppress(ProcessLookupError):
@@ -57,13 +81,7 @@ class Faults(threading.Thread):
             with suppress(Exception):
                 return self._server.pid
             return None
-        word = b"engine.server" if part == "engine" else b"service.cli.worker"
-        for children in Path(f"/proc/{self._serve}/task").glob("*/children"):
-            for pid in children.read_text().split():
-                with suppress(OSError):
-                    if word in Path(f"/proc/{pid}/cmdline").read_bytes():
-                        return int(pid)
-        return None
+        return part_of(self._serve, part)
 
     def _kill(self, part: str) -> bool:
         pid = self.pid(part)
@@ -88,6 +106,13 @@ class Faults(threading.Thread):
         finally:
             os.kill(pid, signal.SIGCONT)
         self._tally.add(f"SIGSTOP of {part}")
+        return True
+
+    def _lose_worker(self, cluster: Standalone) -> bool:
+        """kill -9 of a worker and its executor; another one takes its place, in its own time."""
+        cluster.kill_worker(self._random.choice(cluster.workers))
+        self._tally.add("kill -9 of a Spark worker")
+        cluster.add_worker(wait=False)
         return True
 
     def _slow(self) -> bool:

@@ -27,6 +27,7 @@ RULES = (
     "far(x, y) :- tc(x, y), !edge(x, y).",
     "degree(x, count : { edge(x, _) }) :- edge(x, _).",
     "most(max n : { degree(_, n) }) :- degree(_, _).",
+    "whole(n, count : { brought(n, _) }) :- brought(n, _).",
 )
 NODES, KEPT_PAIRS = 40, 60
 
@@ -43,13 +44,16 @@ class Done:
 
 @dataclass
 class Shared:
-    """What all clients of one soak share. `pause`: writers stop when their transaction is done."""
+    """What all clients of one soak share. `pause`: writers stop when their transaction is done. `begun`, `ended`: the
+    imports, with their rows, and those whose outcome is known; with `done` under `lock`."""
 
     url: str
     tally: Tally
     stop: threading.Event = field(default_factory=threading.Event)
     pause: threading.Event = field(default_factory=threading.Event)
     done: list[Done] = field(default_factory=list)
+    begun: dict[int, int] = field(default_factory=dict)
+    ended: set[int] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
     paths: frozenset[str] = frozenset()
 

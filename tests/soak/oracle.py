@@ -33,11 +33,15 @@ class Oracle:
         with self._shared.lock:
             new = sorted(self._shared.done[self._applied :], key=lambda d: tuple(map(int, d.id.split("-"))))
             self._applied = len(self._shared.done)
+            ended = set(self._shared.ended)
         self._replay(new)
         with self._shared.client() as http:
             epoch, found = self._read(http)
+            with self._shared.lock:
+                open_imports = {n: rows for n, rows in self._shared.begun.items() if n not in ended}
+            early = self._set_aside(epoch, found, open_imports)
             self._compare(epoch, found)
-            self._backup(http, epoch)
+            self._backup(http, epoch, early)
         if listener is not None:
             self._heard(listener, epoch, found)
         self._shared.tally.add("comparisons")
@@ -91,6 +95,22 @@ class Oracle:
                 parameters["cursor"] = body["cursor"]
         return rows
 
+    def _set_aside(self, epoch: int, found: dict[str, dict[Any, int]], begun: dict[int, int]) -> int:
+        """Imports whose outcome was not known may be there or not, but not in half. How many facts of theirs are."""
+        early = 0
+        brought, whole = found.get("brought", {}), found.get("whole", {})
+        for n, rows in begun.items():
+            own = [row for row in brought if row[0] == n]
+            early += len(own)
+            told = [row for row in whole if row[0] == n]
+            if len(own) not in (0, rows) or told != ([(n, rows)] if own else []):
+                text = f"epoch {epoch}: {len(own)} of {rows} rows of import {n}, {told}"
+                self._shared.tally.bad("half epochs read", 1, text)
+            for table, gone in ((brought, own), (whole, told)):
+                for row in gone:
+                    del table[row]
+        return early
+
     def _compare(self, epoch: int, found: dict[str, dict[Any, int]]) -> None:
         tally = self._shared.tally
         names = self._reasoner.relations().keys() | found.keys()
@@ -100,7 +120,7 @@ class Oracle:
         }
         for name in sorted(names):
             here, there = expected[name], found.get(name, {})
-            if name in ("left", "right"):
+            if name in ("left", "right", "brought"):
                 lost, twice = here.keys() - there.keys(), [row for row, weight in there.items() if weight > 1]
                 tally.bad("lost", len(lost), f"epoch {epoch}: {name}{sorted(lost)[:5]}")
                 tally.bad("twice", len(twice), f"epoch {epoch}: {name}{twice[:5]}")
@@ -110,8 +130,9 @@ class Oracle:
         torn = found.get("torn", {})
         tally.bad("half epochs read", len(torn), f"epoch {epoch}: torn{list(torn)[:5]}")
 
-    def _backup(self, http: httpx.Client, epoch: int) -> None:
-        """A backup of the epoch is whole, or is refused by whoever reads it."""
+    def _backup(self, http: httpx.Client, epoch: int, early: int) -> None:
+        """A backup of the epoch is whole, or is refused by whoever reads it. early: facts that the oracle does not know
+        yet."""
         path = self._scratch / "soak.zip"
         try:
             with http.stream("GET", "/v1/backup", params={"as_of": epoch}) as answer, path.open("wb") as file:
@@ -127,7 +148,7 @@ class Oracle:
         except InvalidBackupError as error:
             self._shared.tally.bad("wrong backups", 1, f"epoch {epoch}: {error}")
             return
-        facts = sum(self._reasoner.count(name, "asserted") for name in self._reasoner.relations())
+        facts = early + sum(self._reasoner.count(name, "asserted") for name in self._reasoner.relations())
         if (manifest.epoch, manifest.rows) != (epoch, facts):
             text = f"epoch {epoch}: it has {manifest.rows} facts of epoch {manifest.epoch}, not {facts}"
             self._shared.tally.bad("wrong backups", 1, text)

@@ -7,6 +7,7 @@ and is looked after until it has.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -109,10 +110,13 @@ class SparkProcess:
 class Standalone:
     """See the module. A context manager; `address` is the master's `spark://host:port`."""
 
-    def __init__(self, folder: Path, workers: int = 2, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, workers: int = 2, env: Mapping[str, str] | None = None, memory: str = "1g"
+    ) -> None:
         self._folder = folder
         self._env = environment(**(env or {}))
         self._executors: set[int] = set()
+        self._numbers, self._memory = itertools.count(), memory
         port = free_port()
         self.address = f"spark://127.0.0.1:{port}"
         arguments = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
@@ -136,8 +140,8 @@ class Standalone:
         self.close()
 
     def _start_worker(self) -> SparkProcess:
-        name = f"worker{len(self.workers)}"
-        arguments = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"]
+        name = f"worker{next(self._numbers)}"
+        arguments = ["--host", "127.0.0.1", "--cores", "1", "--memory", self._memory, "--webui-port", "0"]
         place = ["--work-dir", str(self._folder / name), self.address]
         worker = SparkProcess(
             name, ["org.apache.spark.deploy.worker.Worker", *arguments, *place], self._folder, self._env
@@ -145,9 +149,11 @@ class Standalone:
         self.workers.append(worker)
         return worker
 
-    def add_worker(self) -> SparkProcess:
+    def add_worker(self, *, wait: bool = True) -> SparkProcess:
+        """wait: until the master knows it. It ends with the thread that starts it."""
         worker = self._start_worker()
-        worker.wait_for("Successfully registered with master")
+        if wait:
+            worker.wait_for("Successfully registered with master")
         return worker
 
     def kill_worker(self, worker: SparkProcess) -> None:
