@@ -28,7 +28,7 @@ LARK = Lark(
 
 # The scope of a terminal's words. A terminal of the grammar with words that is not here fails a test.
 WORDS = {
-    "keyword.control.directive": ("DECL", "TYPE", "INPUT", "OUTPUT", "PRINTSIZE"),
+    "keyword.control.directive": ("DECL", "TYPE", "INPUT", "OUTPUT", "PRINTSIZE", "PREFIX"),
     "storage.modifier": ("QUALIFIER", "FIXPOINT"),
     "support.function.aggregate": ("COUNT", "SUM", "MEAN", "MIN", "MAX"),
     "support.function": ("FUNCTOR", "TEXT_CONDITION"),
@@ -37,6 +37,9 @@ WORDS = {
 }
 OTHERS = {
     "STRING": "string.quoted.double",
+    "PREFIX_NAME": "entity.name.namespace",
+    "IRI": "string.other.link",
+    "PREFIXED": "constant.other.symbol",
     "NUMBER": "constant.numeric",
     "FLOAT": "constant.numeric",
     "WILDCARD": "variable.language",
