@@ -4,8 +4,8 @@ In: requests under `/console` and for what its pages load, which the guard has l
 session, or with none. Out: NiceGUI's answers, or the login page. Always: without a principal there is nothing but the
 login page and the files of NiceGUI; a connection (WebSocket) without one was refused by the guard.
 
-Loading NiceGUI takes two to three seconds of one core and some 75 MB. So it is imported in a thread when somebody opens the console for
-the first time: neither the start of the API nor a service that only programs use pays for it.
+Loading NiceGUI takes two to three seconds of one core and some 75 MB. So it is imported in a thread when somebody opens
+the console for the first time: neither the start of the API nor a service that only programs use pays for it.
 """
 
 from __future__ import annotations
