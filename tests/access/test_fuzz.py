@@ -41,6 +41,8 @@ def app_with_a_graph(require_tokens: bool) -> tuple[Any, FakeClient, Any]:
     database = FakeClient()
     given = Settings(
         wait_timeout=0.01,
+        # It takes longer than that to fill the store.
+        sparql_bytes=0,
         batch_dir=Path(tempfile.mkdtemp()),
         allowed_hosts={"testserver"},
         access_log="none",

@@ -84,6 +84,8 @@ def test_the_editor_completes_relations(visit: Visit, live: LiveSystem) -> None:
     load(live, '.decl employs(company: symbol, person: symbol)\nemploys("acme", "ada").')
     page = visit().go("/console/query")
     expect(page.get_by_text("employs 1")).to_be_visible()
+    # The label comes with the language: what is typed before is not completed.
+    expect(page.get_by_role("textbox", name="Query")).to_be_visible()
     page.locator(EDITOR).click()
     page.keyboard.type("emp")
     expect(page.locator(".cm-tooltip-autocomplete")).to_contain_text(
