@@ -91,6 +91,8 @@ def test_the_editor_completes_relations(visit: Visit, live: LiveSystem) -> None:
     expect(page.locator(".cm-tooltip-autocomplete")).to_contain_text(
         "employs(company: symbol, person: symbol)"
     )
+    # CodeMirror takes an Enter only when its list has been there for a moment, so that nobody chooses by mistake.
+    page.wait_for_timeout(500)
     page.keyboard.press("Enter")
     expect(page.locator(EDITOR)).to_have_text("employs(company, person)")
 
