@@ -59,7 +59,8 @@ def surround(here: Here, pages: Sequence[Page], theme: str) -> None:
         with _button("keyboard", "Keys").props("id=zl-help"):
             _help(visible)
         _person(here)
-    drawer = ui.left_drawer(bordered=True).props("width=210 breakpoint=900").classes("q-pa-sm")
+    # The strip at the edge from which the drawer can be drawn would take the taps on what lies under it.
+    drawer = ui.left_drawer(bordered=True).props("width=210 breakpoint=900 no-swipe-open").classes("q-pa-sm")
     with drawer, ui.element("nav").props('aria-label="Pages"').classes("column w-full"):
         for page in visible:
             _link(page.path, page.icon, page.title, page == here.page)
