@@ -72,8 +72,8 @@ _SHORT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A query, an update, or nothing, which asks for the description of the service. hints: of formats, for a request
-    whose Accept header says nothing."""
+    """A query, an update, or nothing at all, which asks for the description of the service. hints: of formats, for a
+    request whose Accept header says nothing."""
 
     kind: Literal["query", "update", "description"]
     text: str
@@ -103,8 +103,8 @@ async def read_request(request: Request, limit: int) -> Asked:
             direct = ("query" if kind == QUERY else "update"), text
     texts = [pair for pair in given if pair[0] in ("query", "update")] + ([direct] if direct else [])
     hints = tuple(value for name, value in given if name in _HINTS)
-    if not texts and request.method == "GET":
-        return Asked("description", "", hints)
+    if not given and request.method == "GET":
+        return Asked("description", "", ())
     if len(texts) != 1:
         names = " and ".join(shown(name) for name, _ in texts)
         raise InvalidRequestError(

@@ -129,7 +129,7 @@ async def get_sparql(
     results: Hint = None,
 ) -> Response:
     """SELECT, ASK, CONSTRUCT or DESCRIBE over the relation `triple`, asserted and derived, as RDF: the SPARQL 1.1
-    Protocol. Without a query, the description of the service as RDF.
+    Protocol. Without any parameter, the description of the service as RDF.
     """
     service = service_of(request)
     asked = await read_request(request, service.settings.max_body_bytes)
