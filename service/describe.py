@@ -55,6 +55,16 @@ from service.problems import (
 
 Responses = dict[int | str, dict[str, Any]]
 
+EVENTS: dict[str, Any] = {
+    "schema": {"type": "string"},
+    "itemSchema": {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in ("id", "event", "data")},
+        "required": ["data"],
+    },
+}
+"""A stream of Server-Sent Events: the whole of it is text, and its items are events."""
+
 BODY_ERRORS = (
     MalformedJsonError,
     InvalidRequestError,

@@ -27,13 +27,13 @@ from engine.errors import (
 )
 from service.access.roles import needs
 from service.context import service_of
-from service.describe import READ_ERRORS, problems
+from service.describe import EVENTS, READ_ERRORS, problems
 from service.evaluation import until_gone
-from service.feeds.events import FEED_TYPES
+from service.feeds.events import FEED_TYPES, SSE
 from service.feeds.feeds import Options
 from service.feeds.request import About, about, position
 from service.feeds.response import FeedResponse
-from service.formats import answers_with, negotiate
+from service.formats import NDJSON, answers_with, negotiate
 from service.parameters import own_parameters
 from service.principal import ForbiddenError, principal_of, still
 from service.problems import InvalidParameterError
@@ -45,7 +45,7 @@ router = APIRouter(tags=["changes"])
 
 STREAM: dict[str, Any] = {
     "description": "Events without an end: `snapshot`, `change`, `progress`, `gap`, `problem`, `end`.",
-    "content": {kind: {"schema": {"type": "string"}} for kind in FEED_TYPES},
+    "content": {SSE: EVENTS, NDJSON: {"schema": {"type": "string"}}},
     "headers": {
         "Zedlog-Token": {
             "description": "The epoch after which the feed begins.",

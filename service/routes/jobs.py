@@ -14,7 +14,7 @@ from service.access.rights import may_see_job
 from service.access.roles import needs
 from service.bulk_models import Job, Jobs
 from service.context import Service, service_of
-from service.describe import problems
+from service.describe import EVENTS, problems
 from service.formats import answers_json, answers_with, json_response
 from service.jobs import events, job_document
 from service.parameters import only_known_parameters
@@ -67,7 +67,7 @@ async def get_job(request: Request, job_id: JobId) -> Response:
     summary="Follow a job",
     response_class=Response,
     responses={
-        200: {"content": {_EVENTS: {"schema": {"type": "string"}}}},
+        200: {"content": {_EVENTS: EVENTS}},
         **problems(UnknownJobError, NotAcceptableError),
     },
     dependencies=[Depends(answers_with(_EVENTS))],
