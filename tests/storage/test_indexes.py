@@ -490,6 +490,12 @@ def test_closing_ends_what_is_being_made(
 ) -> None:
     publish(new_publisher(client, database), {}, 1, WIDE)
 
+    async def endless(*_: object) -> PackedRows:
+        await asyncio.Event().wait()
+        raise AssertionError("it is never set")
+
+    small.setattr(indexes.Indexes, "_packed", endless)
+
     async def story() -> None:
         reader = DatabaseClient.connect(server.url, database, index_bytes=LARGE)
         await (await reader.snapshot()).facts("r", {1: 17})
