@@ -172,7 +172,7 @@ PROGRAMS: dict[str, list[Change]] = {
     ],
 }
 DEFAULT = {
-    "small": ("numbers", "folds", "floats"),
+    "small": ("numbers", "folds", "floats", "terms of RDF"),
     "mixed": ("texts", "shortest paths", "folded facts"),
     "large": (),
 }
