@@ -35,6 +35,7 @@ from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
 from engine.errors import EvaluationError
 from engine.expressions import compile_condition, compile_term
+from engine.language import rdf_terms
 from engine.language.canonical import format_rule
 from engine.language.syntax import (
     Atom,
@@ -127,6 +128,9 @@ def can_fail(node: Term | Literal) -> bool:
                     return True
             case FunctorCall():
                 if part.functor in _FALLIBLE_FUNCTORS:
+                    return True
+                of_rdf = part.functor in (rdf_terms.IRI, rdf_terms.LITERAL)
+                if of_rdf and not rdf_terms.always_has_value(part):
                     return True
             case Comparison():
                 if part.operator.endswith("match"):

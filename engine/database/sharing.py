@@ -29,6 +29,7 @@ from engine.data.facts import TypedFacts
 from engine.data.transaction import FactChange, Transaction
 from engine.data.values import takes
 from engine.database.program import Program
+from engine.language import rdf_terms
 from engine.language.syntax import (
     BinaryOperation,
     Comparison,
@@ -168,6 +169,12 @@ def _may_have_no_value(literal: Literal) -> bool:
     """Whether the literal has a computation that has no value for some arguments."""
     return isinstance(literal, Comparison) and any(
         isinstance(node, BinaryOperation | UnaryOperation)
-        or (isinstance(node, FunctorCall) and node.functor not in ALWAYS_DEFINED)
+        or (isinstance(node, FunctorCall) and not _always_has_value(node))
         for node in walk(literal)
     )
+
+
+def _always_has_value(call: FunctorCall) -> bool:
+    if call.functor in (rdf_terms.IRI, rdf_terms.LITERAL):
+        return rdf_terms.always_has_value(call)
+    return call.functor in ALWAYS_DEFINED

@@ -1,7 +1,7 @@
 """Computed values and conditions of rules: terms and comparisons over columns of codes.
 
-Read expression.py first; operation.py defines what an operation is, operations.py selects it, and numbers.py, floats.py
-and strings.py hold the operations themselves.
+Read expression.py first; operation.py defines what an operation is, operations.py selects it, and numbers.py,
+floats.py, strings.py and rdf.py hold the operations themselves.
 """
 
 from engine.expressions.expression import Condition, Expression, compile_condition, compile_term

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from engine.data.codes import Codes
-from engine.expressions import floats, numbers, strings
+from engine.expressions import floats, numbers, rdf, strings
 from engine.expressions.distinct import ranks
 from engine.expressions.operation import Floats, Mask, Operation, Result
 from engine.expressions.texts import Texts
@@ -24,7 +24,8 @@ _Types: TypeAlias = Sequence[ColumnType | None]
 _Found: TypeAlias = tuple[Operation[Codes] | None, ColumnType | None]
 
 _SYMBOL, _NUMBER, _FLOAT = ColumnType.SYMBOL, ColumnType.NUMBER, ColumnType.FLOAT
-# Argument types, result type and function; `cat`, `min`, `max` and `to_string` are seen to apart.
+# Argument types, result type and function; `cat`, `min`, `max`, `to_string` and those of RDF are seen
+# to apart.
 _FUNCTORS: dict[str, tuple[tuple[ColumnType, ...], ColumnType, Callable[..., Codes]]] = {
     "ord": ((_SYMBOL,), _NUMBER, strings.ord_),
     "strlen": ((_SYMBOL,), _NUMBER, strings.strlen),
@@ -73,6 +74,10 @@ def functor(name: str, types: _Types) -> _Found:
     expected: _Types
     if name == "cat":
         expected, result, function = (_SYMBOL,) * len(types), _SYMBOL, strings.cat
+    elif name == "rdf_iri":
+        expected, result, function = types, _SYMBOL, partial(rdf.iri, types[1:])
+    elif name == "rdf_literal":
+        expected, result, function = types, _SYMBOL, partial(rdf.literal, types[0])
     elif name == "to_string":
         expected, result, function = types, _SYMBOL, _WRITE.get(types[0], strings.same)
     else:

@@ -85,11 +85,11 @@ def _read(texts: Texts, a: Codes, read: Callable[[str], _Value]) -> tuple[list[_
             values.append(read(text))
         except ValueError as error:
             bad[i] = str(error)
-    _refuse_distinct(bad, place)
+    refuse_distinct(bad, place)
     return values, place
 
 
-def _refuse_distinct(reasons: dict[int, str], place: Places) -> None:
+def refuse_distinct(reasons: dict[int, str], place: Places) -> None:
     """Raise a `NoResult` for the distinct rows that have a reason; each is identified by its first row."""
     if reasons:
         raise NoResult(reasons[min(reasons)], np.isin(place, list(reasons)))
@@ -172,7 +172,7 @@ def _matches(texts: Texts, pattern: Codes, text: Codes, wanted: bool) -> Mask:
             result[well_formed] = found == wanted
         except ValueError as error:
             _warn_of(texts.text(code), str(error))
-    _refuse_distinct(bad, place)
+    refuse_distinct(bad, place)
     return result[place]
 
 

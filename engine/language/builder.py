@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from lark import Token, Transformer
 
 from engine.errors import ProgramSyntaxError, Span, UnsafeRuleError, UnsupportedFeatureError
-from engine.language import constants, operators, prefixes
+from engine.language import constants, mappings, operators, prefixes
 from engine.language.bodies import Alternatives, check_size, conjoin, deeper, disjoin, negate
 from engine.language.expressions import bounded, group_by_precedence, in_range, read_constant
 from engine.language.parts import (
@@ -242,6 +242,23 @@ class TreeBuilder(Transformer[Token, Any]):
 
     def prefix(self, parts: list[Part]) -> PrefixText:
         return prefixes.declare(*parts)
+
+    def TEMPLATE(self, token: Token) -> Term:
+        return mappings.template(token)
+
+    def literal(self, parts: list[Part]) -> FunctorCall:
+        return mappings.literal(parts)
+
+    def property(self, parts: list[Part]) -> list[mappings.Property]:
+        return mappings.properties(parts)
+
+    def mapped(self, parts: list[Part]) -> Atom:
+        return self.atom(parts)
+
+    def mapping(self, parts: list[Part]) -> Clause:
+        clause = mappings.clause(parts)
+        check_size(len(clause.heads), 1, clause.span)
+        return clause
 
     def type_name(self, parts: list[Part]) -> Token:
         name: Token = parts[0]

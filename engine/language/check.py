@@ -8,7 +8,8 @@ Linear in the size of the rule.
 
 from __future__ import annotations
 
-from engine.errors import ProgramError, UnsafeRuleError
+from engine.errors import ProgramError, ProgramSyntaxError, UnsafeRuleError
+from engine.language import rdf_terms
 from engine.language.binding import bound_by, shared_variables
 from engine.language.inference import infer_schemas
 from engine.language.supported import check_supported
@@ -16,6 +17,7 @@ from engine.language.syntax import (
     Aggregate,
     Atom,
     Comparison,
+    FunctorCall,
     Literal,
     Negation,
     Rule,
@@ -24,6 +26,7 @@ from engine.language.syntax import (
     Wildcard,
     names_outside,
     terms_of,
+    walk,
     walk_outside,
 )
 from engine.language.witnesses import without_witnesses
@@ -37,9 +40,14 @@ def check_rule(rule: Rule) -> None:
     Raises:
         UnsupportedFeatureError: the rule uses a feature that the evaluator does not have.
         UnsafeRuleError: a variable is not bound, or `_` stands where a value is needed.
+        ProgramSyntaxError: a constant argument of rdf_iri or rdf_literal is wrong, whatever the others are.
     """
     check_supported(rule)
     check_safety(rule)
+    for literal in (rule.head, *rule.body):
+        for node in walk(literal):
+            if isinstance(node, FunctorCall) and (reason := rdf_terms.fault(node)):
+                raise ProgramSyntaxError(f"{node.functor} {reason}", text=rule.text, span=node.span)
 
 
 def check_safety(rule: Rule) -> None:

@@ -25,7 +25,9 @@ _TERM_STARTS = _TERM | {
     "BNOT", "LNOT", "COUNT", "FOREIGN_TERM", "FUNCTOR", "IDENT", "LPAR", "MAX", "MEAN", "MIN", "MINUS", "SUM",
 }  # fmt: skip
 _LITERAL_STARTS = _TERM_STARTS | {"BANG", "QUALIFIED", "TEXT_CONDITION"}
-_DIRECTIVES = frozenset({"DECL", "TYPE", "PREFIX", "INPUT", "OUTPUT", "PRINTSIZE", "FOREIGN_DIRECTIVE"})
+_DIRECTIVES = frozenset(
+    {"DECL", "TYPE", "PREFIX", "RDF", "INPUT", "OUTPUT", "PRINTSIZE", "FOREIGN_DIRECTIVE"}
+)
 _OPERATORS = frozenset({"OPERATOR", "MINUS"})
 # In the order in which a message lists them. Arithmetic operators are not listed: wherever one could follow,
 # so could something that is more likely meant.
@@ -43,6 +45,8 @@ _WORDS = {
     "COLON": "':'",
     "PREFIX_NAME": "a prefix such as 'rdf:'",
     "IRI": "an IRI such as <http://example.org/>",
+    "A": "'a'",
+    "TEMPLATE": "an IRI such as <http://example.org/{id}>",
     "_IF": "':-'",
     "_SUBTYPE": "'<:'",
     "VBAR": "'|'",
@@ -123,7 +127,7 @@ def _expected(accepted: frozenset[str]) -> str:
 def _expected_words(accepted: frozenset[str]) -> list[str]:
     if accepted & _DIRECTIVES:
         # Between two clauses; inside a directive that could also go on, this is still what matters.
-        return ["a fact, a rule or a directive (.decl, .type, .prefix, .input, .output, .printsize)"]
+        return ["a fact, a rule or a directive (.decl, .type, .prefix, .rdf, .input, .output, .printsize)"]
     words = []
     rest = set(accepted)
     if "TEXT_CONDITION" in rest:

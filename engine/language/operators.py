@@ -61,6 +61,8 @@ FUNCTORS: dict[str, tuple[int, int | None]] = {
     "min": (2, None),
     "ord": (1, 1),
     "range": (2, 3),
+    "rdf_iri": (1, None),
+    "rdf_literal": (1, 2),
     "strlen": (1, 1),
     "substr": (3, 3),
     "to_float": (1, 1),
@@ -97,7 +99,7 @@ FOREIGN_TERMS = {
 }
 FOREIGN_FUNCTORS = frozenset({"as", "autoinc", "fold", "to_unsigned"})
 FOREIGN_OPERATORS = frozenset({"bshru"})
-DIRECTIVES = (".decl", ".type", ".prefix", ".input", ".output", ".printsize")
+DIRECTIVES = (".decl", ".type", ".prefix", ".rdf", ".input", ".output", ".printsize")
 
 _RELATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
 

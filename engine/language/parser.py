@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import resources
+from operator import itemgetter
 from typing import Any, Literal
 
 from lark import Lark
@@ -17,12 +18,10 @@ from lark.exceptions import UnexpectedInput
 
 from engine.errors import ProgramError, ProgramSyntaxError, Span, UnsupportedFeatureError
 from engine.language.builder import TreeBuilder
-from engine.language.constants import write_constant
 from engine.language.declarations import declarations_of, directives_of, type_names
 from engine.language.diagnosis import explain
 from engine.language.parts import Clause, DeclarationText, DirectiveText, Fault, PrefixText, TypeText
-from engine.language.prefixes import NO_PREFIXES, Prefixes, may_use_prefixes, reading
-from engine.language.schema import ColumnType
+from engine.language.prefixes import NO_PREFIXES, Prefixes, may_abbreviate, reading
 from engine.language.syntax import (
     Atom,
     Constant,
@@ -145,8 +144,8 @@ def parse_prefixes(text: str) -> dict[str, str]:
 
 
 def expanded(text: str, prefixes: Prefixes) -> str:
-    """A program or one rule with each prefixed name replaced by the symbol that it stands for; the text itself if there
-    is none.
+    """A program or one rule with each prefixed name replaced by the symbol that it stands for, and each mapping by its
+    rules; the text itself if there is none.
 
     Raises:
         ProgramError: it does not parse.
@@ -160,16 +159,18 @@ def expanded_query(text: str, prefixes: Prefixes) -> str:
 
 
 def _expanded(text: str, start: Start, prefixes: Prefixes) -> str:
-    if not may_use_prefixes(text):
+    if not may_abbreviate(text):
         return text
     with reading(prefixes) as found:
         _parse_within(text, start)
     if not found.used:
         return text
     pieces, end = [], 0
-    for begin, stop, symbol in sorted(found.used):
-        pieces += [text[end:begin], write_constant(symbol, ColumnType.SYMBOL)]
-        end = stop
+    for begin, stop, whole in sorted(found.used, key=itemgetter(0)):
+        # What stands inside of a mapping is whole in its rules.
+        if begin >= end:
+            pieces += [text[end:begin], whole]
+            end = stop
     return "".join([*pieces, text[end:]])
 
 

@@ -18,8 +18,10 @@ from typing import Final, TypeAlias
 from lark import Token
 
 from engine.errors import DeclarationError, Span, UnknownPrefixError
+from engine.language.constants import write_constant
 from engine.language.operators import closest
 from engine.language.parts import Fault, PrefixText, between, span_of
+from engine.language.schema import ColumnType
 
 Value: TypeAlias = str | int | float | bool
 Prefixes: TypeAlias = Mapping[str, str]
@@ -54,6 +56,11 @@ class AnyPrefix(dict[str, str]):
 ANY_PREFIX: Final[Prefixes] = AnyPrefix()
 
 
+def may_abbreviate(text: str) -> bool:
+    """Whether the text may hold prefixed names or mappings; False is certain."""
+    return may_use_prefixes(text) or ".rdf" in text
+
+
 def may_use_prefixes(text: str) -> bool:
     """Whether the text may hold prefixed names; False is certain."""
     return _NAME.search(text) is not None
@@ -61,7 +68,8 @@ def may_use_prefixes(text: str) -> bool:
 
 @dataclass(slots=True)
 class Reading:
-    """The prefixes of a text while it is parsed. used: where prefixed names stand, and their symbols."""
+    """The prefixes of a text while it is parsed. used: where prefixed names and mappings stand, and what they
+    abbreviate, as text."""
 
     given: Prefixes
     declared: dict[str, str] = field(default_factory=dict)
@@ -116,8 +124,13 @@ def symbol_of(token: Token) -> str:
     if iri is None:
         raise Fault(UnknownPrefixError, _unknown(label, (*known.declared, *known.given)), _label_span(token))
     symbol = f"<{iri}{local}>"
-    known.used.append((token.start_pos or 0, token.end_pos or 0, symbol))
+    abbreviates(token, token, write_constant(symbol, ColumnType.SYMBOL))
     return symbol
+
+
+def abbreviates(first: Token, last: Token, text: str) -> None:
+    """What stands from one token to another is short for `text`."""
+    _READING.get().used.append((first.start_pos or 0, last.end_pos or 0, text))
 
 
 def _unknown(label: str, known: Iterable[str]) -> str:

@@ -34,7 +34,8 @@ from engine.language.syntax import (
 
 _SYMBOL, _NUMBER, _FLOAT = ColumnType.SYMBOL, ColumnType.NUMBER, ColumnType.FLOAT
 _BITWISE = frozenset({"band", "bor", "bxor", "bshl", "bshr", "bnot", "land", "lor", "lxor", "lnot", "%"})
-# Argument types and result type of each functor; None: any type. `cat`, `min`, `max` and `range` are seen to apart.
+# Argument types and result type of each functor; None: any type. `cat`, `min`, `max`, `range` and those of RDF are seen
+# to apart.
 _SIGNATURES: dict[str, tuple[tuple[ColumnType | None, ...], ColumnType]] = {
     "ord": ((_SYMBOL,), _NUMBER),
     "strlen": ((_SYMBOL,), _NUMBER),
@@ -211,6 +212,10 @@ class TypeGraph:
         result = _SYMBOL
         if call.functor == "range":
             expected, result = (_NUMBER,) * len(nodes), _NUMBER
+        elif call.functor == "rdf_iri":
+            expected = (_SYMBOL, *[None] * (len(nodes) - 1))
+        elif call.functor == "rdf_literal":
+            expected = (None, _SYMBOL)[: len(nodes)]
         elif call.functor != "cat":
             expected, result = _SIGNATURES[call.functor]
         for node, type_, argument in zip(nodes, expected, call.arguments, strict=True):

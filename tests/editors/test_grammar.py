@@ -28,7 +28,7 @@ LARK = Lark(
 
 # The scope of a terminal's words. A terminal of the grammar with words that is not here fails a test.
 WORDS = {
-    "keyword.control.directive": ("DECL", "TYPE", "INPUT", "OUTPUT", "PRINTSIZE", "PREFIX"),
+    "keyword.control.directive": ("DECL", "TYPE", "INPUT", "OUTPUT", "PRINTSIZE", "PREFIX", "RDF"),
     "storage.modifier": ("QUALIFIER", "FIXPOINT"),
     "support.function.aggregate": ("COUNT", "SUM", "MEAN", "MIN", "MAX"),
     "support.function": ("FUNCTOR", "TEXT_CONDITION"),
@@ -39,6 +39,10 @@ OTHERS = {
     "STRING": "string.quoted.double",
     "PREFIX_NAME": "entity.name.namespace",
     "IRI": "string.other.link",
+    "TEMPLATE": "string.other.link",
+    "LANGUAGE": "entity.name.tag",
+    "DATATYPE": "keyword.operator",
+    "A": "keyword.operator.type",
     "PREFIXED": "constant.other.symbol",
     "NUMBER": "constant.numeric",
     "FLOAT": "constant.numeric",
@@ -59,6 +63,7 @@ PUNCTUATION = {"DOT", "LPAR", "RPAR", "RBRACE", "LBRACE", "COMMA", "COLON", "SEM
 NAMES = {
     "atom": "entity.name.function",
     "head_atom": "entity.name.function",
+    "mapped": "entity.name.function",
     "names": "entity.name.function",
     "variable": "variable.other",
     "setting": "entity.other.attribute-name",

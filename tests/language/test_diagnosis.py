@@ -163,12 +163,12 @@ SYNTAX = [
     (
         ")",
         "line 1, column 1: expected a fact, a rule or a directive "
-        "(.decl, .type, .prefix, .input, .output, .printsize), not ')'\n  )\n  ^",
+        "(.decl, .type, .prefix, .rdf, .input, .output, .printsize), not ')'\n  )\n  ^",
     ),
     (
         "p(1).\n\0",
         "line 2, column 1: expected a fact, a rule or a directive "
-        "(.decl, .type, .prefix, .input, .output, .printsize) after '.', not the character U+0000\n  \0\n  ^",
+        "(.decl, .type, .prefix, .rdf, .input, .output, .printsize) after '.', not the character U+0000\n  \0\n  ^",
     ),
     (
         'p("a").\r\np("\ud800").',

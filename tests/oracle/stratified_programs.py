@@ -358,7 +358,7 @@ class RuleText:
             else:
                 name, term = (
                     f"u{self._fresh}",
-                    f"substr({text}, 0, 1)" if self._recursive else f'cat({text}, "x")',
+                    f"substr({text}, 0, 1)" if self._recursive else self._longer(text),
                 )
                 self._bound["s"].append(name)
         else:
@@ -366,6 +366,11 @@ class RuleText:
             self._bound["n"].append(name)
         sides = (name, term) if self._chance(2) else (term, name)
         self._literals.append(" = ".join(sides))
+
+    def _longer(self, text: str) -> str:
+        return self._pick(
+            [f'cat({text}, "x")', f'rdf_iri("urn:{{}}:{{}}", {text}, 7)', f'rdf_literal({text}, "@en")']
+        )
 
     def _aggregate(self) -> None:
         """A count, sum, min or max over a lower relation, with outer variables, now and then of a condition."""

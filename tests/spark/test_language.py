@@ -68,6 +68,16 @@ PROGRAMS: dict[str, list[Change]] = {
         },
         {"facts": {"s": [(("a", "b"), -1), (("a", "zz"), 1), (("", "a"), 1)]}},
     ],
+    "terms of RDF": [
+        {
+            "facts": {"s": [(('a "b"\n', 1, 0.5, True), 1), (("é%/", -7, 1e21, False), 1)]},
+            "rules": rules(
+                ".rdf s(x, n, f, b) <http://e/{x}/{n}> a <http://e/C>; <http://e/p> x, n, f, b, x@en; "
+                "<http://e/{b}> <http://e/{f}>, f^^<http://www.w3.org/2001/XMLSchema#decimal>."
+            ),
+        },
+        {"facts": {"s": [(("é%/", -7, 1e21, False), -1), (("", 0, 0.0, True), 1)]}},
+    ],
     "floats": [
         {
             "facts": {"m": [((0.1, 3.0), 1), ((-2.5, 2.0), 1), ((1e300, 0.5), 1)]},
@@ -162,7 +172,7 @@ PROGRAMS: dict[str, list[Change]] = {
     ],
 }
 DEFAULT = {
-    "small": ("numbers", "folds", "floats"),
+    "small": ("numbers", "folds", "floats", "terms of RDF"),
     "mixed": ("texts", "shortest paths", "folded facts"),
     "large": (),
 }

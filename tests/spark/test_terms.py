@@ -106,6 +106,9 @@ def test_what_needs_texts_is_not_said_in_columns() -> None:
     for node in (
         FunctorCall("cat", (X, Y)),
         FunctorCall("strlen", (X,)),
+        FunctorCall("rdf_iri", (X, Y)),
+        FunctorCall("rdf_literal", (X,)),
+        FunctorCall("rdf_literal", (Variable("u"),)),
         FunctorCall("min", (X, Y)),
         Comparison("<", X, Y),
         Comparison("contains", X, Y),
