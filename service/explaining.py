@@ -6,6 +6,8 @@ change that is tried goes through the log as a dry run, so it changes nothing.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +31,7 @@ from engine.storage.snapshot import Snapshot
 from service.changes import with_place
 from service.context import Service
 from service.cursor import Cursor, decode_cursor, encode_cursor, query_digest
+from service.evaluation import Deadline
 from service.explain_models import ExplainBody
 from service.goal import schema_of, select
 from service.history import Transactions
@@ -37,6 +40,9 @@ from service.principal import Principal
 from service.reading import page_limit, pin
 
 Json = dict[str, Any]
+
+# The part of the time that is kept for telling what was found.
+_TO_TELL = 0.1
 
 
 def asked_of(body: ExplainBody) -> tuple[str, str | None, list[Value]]:
@@ -79,8 +85,9 @@ def _values(snapshot: Snapshot, relation: str, text: str | None, values: list[Va
     return [term.value for term in goal.terms if isinstance(term, Constant)]
 
 
-async def explanation(service: Service, principal: Principal, body: ExplainBody) -> Json:
-    """The document that answers the body."""
+async def explanation(service: Service, principal: Principal, body: ExplainBody, deadline: Deadline) -> Json:
+    """The document that answers the body, when its time has begun. The search for repairs ends before the time does,
+    so that what it has found can be told."""
     relation, text, given = asked_of(body)
     principal.check_read([relation])
     if body.changed_at is not None:
@@ -98,7 +105,8 @@ async def explanation(service: Service, principal: Principal, body: ExplainBody)
         attempt = _Attempt(service, relation, (await explainer.named(key))[1])
         # A dry run tries a change of the newest state.
         newest = body.repairs and (await service.client.snapshot()).epoch == snapshot.epoch
-        limits = Limits(wanted=body.repairs)
+        until = time.monotonic() + deadline.left() - deadline.seconds * _TO_TELL
+        limits = Limits(wanted=body.repairs, until=until)
         found = await explainer.why_not(
             key, attempt.holds_after if newest else None, limits, principal.may_read
         )
@@ -183,7 +191,12 @@ class _Attempt:
         transaction = Transaction.of(facts, (), dry_run=True, return_delta=True)
         client = self._service.client
         receipt = await client.append(transaction)
-        outcome = await client.wait_outcome(receipt.transaction_id, self._service.settings.wait_timeout)
+        try:
+            outcome = await client.wait_outcome(receipt.transaction_id, self._service.settings.wait_timeout)
+        except asyncio.CancelledError:
+            # The time is over, and others wait for the engine.
+            await client.cancel(receipt.transaction_id)
+            raise
         if outcome is None:
             await client.cancel(receipt.transaction_id)
             raise EngineUnavailableError(

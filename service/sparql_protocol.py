@@ -20,18 +20,11 @@ from service.formats import negotiate
 from service.parameters import own_parameters
 from service.problems import InvalidParameterError, NotAcceptableError, near
 from service.sparql.answers import GRAPHS, RESULTS, Form
+from service.sparql.graphs import DEFAULT_GRAPHS
 
 FORM: Final = "application/x-www-form-urlencoded"
 QUERY: Final = "application/sparql-query"
 UPDATE: Final = "application/sparql-update"
-
-DEFAULT_GRAPHS: Final = (
-    "urn:x-zedlog:default",
-    "urn:x-arq:DefaultGraph",
-    "urn:x-rdflib:default",
-    "http://www.openrdf.org/schema/sesame#nil",
-)
-"""Names by which clients call the graph without a name."""
 
 _GRAPHS_OF: Final = {
     "query": ("default-graph-uri", "named-graph-uri"),

@@ -99,12 +99,12 @@ class Matcher:
         """Know the codes of these symbols, or of all. Codes of new symbols stay as they are."""
         if self._complete or (texts <= self._known and not complete):
             return
-        self._known |= texts
-        new = self.new_symbols
-        self._complete = complete
-        self.symbols = await self.source.symbols(sorted(self._known), complete=complete)
+        known, new = self._known | texts, self.new_symbols
+        symbols = await self.source.symbols(sorted(known), complete=complete)
         for text in new:
-            self.symbols.intern(text)
+            symbols.intern(text)
+        # All at once, because the reading may be cancelled, and the explanation go on.
+        self._known, self._complete, self.symbols = known, complete, symbols
 
     @property
     def new_symbols(self) -> tuple[str, ...]:

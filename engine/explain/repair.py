@@ -15,8 +15,11 @@ are not changed by themselves. Negation elsewhere may undo what a change does: t
 
 from __future__ import annotations
 
+import asyncio
 import heapq
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, product
 from math import comb
@@ -25,6 +28,7 @@ from typing import TypeAlias
 import numpy as np
 
 from engine.circuit.ranges import is_range
+from engine.errors import BudgetExceededError
 from engine.explain.absence import GROUPS, Partial, followable, partials
 from engine.explain.instances import unified
 from engine.explain.joins import Bindings, joined
@@ -39,13 +43,15 @@ Try: TypeAlias = Callable[[Sequence[Change]], Awaitable[bool]]
 """Whether the tuple that is asked for is there after the changes."""
 
 
+TIME = "the time that the explanation may take"
 _FIXED = "conditions, aggregates and folds, which are not searched for all changes"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """wanted: repairs. steps: sets of goals that are worked off. tries: dry runs. bindings: of a rule's body that are
-    followed. literals: of a body that may fail together. changes: in one repair. values: for a free variable."""
+    followed. literals: of a body that may fail together. changes: in one repair. values: for a free variable. until:
+    when the search ends at the latest, by `time.monotonic`, which needs an event loop; None: when it is done."""
 
     wanted: int = 3
     steps: int = 2_000
@@ -54,6 +60,7 @@ class Limits:
     literals: int = 3
     changes: int = 6
     values: int = 8
+    until: float | None = None
 
 
 @dataclass(slots=True)
@@ -102,8 +109,22 @@ class Search:
         self._instances: dict[Key, list[tuple[tuple[Key, ...], tuple[Key, ...]]]] = {}
 
     async def run(self) -> Repairs:
-        """See the module."""
-        repairs, numbers = Repairs(), count()
+        """See the module. What is found before the time or the allowance of tuples is used up is kept."""
+        repairs = Repairs()
+        until = self._limits.until
+        try:
+            async with nullcontext() if until is None else asyncio.timeout(until - time.monotonic()):
+                await self._search(repairs)
+        except TimeoutError:
+            self._limit = TIME
+        except BudgetExceededError:
+            self._limit = "the number of tuples that one explanation may read and join"
+        enough = len(repairs.found) >= self._limits.wanted
+        repairs.limit = self._limit or (None if enough else self._beyond)
+        return repairs
+
+    async def _search(self, repairs: Repairs) -> None:
+        numbers = count()
         waiting: list[tuple[int, int, int, _State]] = []
         seen: set[_State] = set()
 
@@ -141,11 +162,11 @@ class Search:
             if steps > self._limits.steps:
                 self._limit = f"{self._limits.steps} steps"
                 break
+            if self._limits.until is not None and time.monotonic() > self._limits.until:
+                # A step that waits for nothing is not interrupted.
+                raise TimeoutError
             for following in await self._next(state):
                 put(following)
-        enough = len(repairs.found) >= self._limits.wanted
-        repairs.limit = self._limit or (None if enough else self._beyond)
-        return repairs
 
     async def _next(self, state: _State) -> list[_State]:
         if state.broken:

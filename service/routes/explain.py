@@ -80,7 +80,8 @@ async def post_explain(
     what came and went with the tuple at that epoch.
 
     Reads one epoch, without the engine (a dry run goes through the log). It is refused with `budget_exceeded` if it
-    takes longer than `timeout`, or reads more tuples than the service allows to a query.
+    takes longer than `timeout`, or reads more tuples than the service allows to a query; but where that ends the search
+    for repairs, the answer has the reasons and the repairs that were found, and says so in `search.limit`.
     """
     negotiate(request, (JSON,) if format == "json" else ("text/plain",))
     service = service_of(request)
@@ -88,7 +89,7 @@ async def post_explain(
     deadline = Deadline(
         _timeout(service.settings.query_timeout, service.settings.max_query_timeout, body.timeout)
     )
-    work = deadline.hold(explanation(service, principal_of(request), body))
+    work = deadline.hold(explanation(service, principal_of(request), body, deadline))
     found = await until_gone(request, work)
     if format == "json":
         return json_response(found)

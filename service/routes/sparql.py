@@ -34,7 +34,7 @@ from service.reading import pin
 from service.routes.transactions import ACCEPTED
 from service.sparql.answers import GRAPHS, RESULTS
 from service.sparql.follower import TRIPLE
-from service.sparql.syntax import check_query, operations
+from service.sparql.graphs import check_query, operations
 from service.sparql_protocol import FORM, QUERY, UPDATE, Asked, formats, none_of, read_request
 from service.submission import submit
 

@@ -31,6 +31,7 @@ from engine.errors import (
     InvalidRequestError,
     ZedlogError,
 )
+from service.sparql.graphs import without_default
 from service.sparql.syntax import syntax_error
 
 Form = Literal["solutions", "boolean", "graph"]
@@ -84,7 +85,11 @@ def answer(store: Store, asked: Asked) -> tuple[str, bytes]:
         SparqlSyntaxError, EvaluationError: from Oxigraph. BudgetExceededError: the answer is too large.
         InvalidRequestError: a graph cannot be written as RDF/XML. NoFormatError.
     """
-    found = evaluated(lambda: store.query(asked.query), asked.query)
+    query = without_default(asked.query)
+    if query != asked.query:
+        # The grammar is that of the text as it was.
+        evaluated(lambda: Store().query(asked.query), asked.query)
+    found = evaluated(lambda: store.query(query), asked.query)
     if isinstance(found, QueryTriples):
         kind = _wanted(asked, "graph")
         return kind, _written(found, kind, asked)

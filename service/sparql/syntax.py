@@ -27,14 +27,15 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+_NONE: Final = "there are no named graphs here"
 _ELSEWHERE: Final = {
     "LOAD": "it would fetch a document; import the file with 'zedlog import', or POST /v1/imports",
-    "CREATE": "there are no named graphs here",
-    "ADD": "there are no named graphs here",
-    "MOVE": "there are no named graphs here",
-    "COPY": "there are no named graphs here",
-    "WITH": "there are no named graphs here; leave it out to change the default graph",
-    "USING": "there are no named graphs here; leave it out to read the default graph",
+    "CREATE": _NONE,
+    "ADD": _NONE,
+    "MOVE": _NONE,
+    "COPY": _NONE,
+    "WITH": f"{_NONE}; leave it out to change the default graph",
+    "USING": f"{_NONE}; leave it out to read the default graph",
 }
 
 Kind = Literal["insert data", "delete data", "modify", "clear"]
@@ -72,30 +73,33 @@ def tokens(text: str) -> list[Token]:
     return [Token(m.lastgroup or "", m[0], m.start()) for m in found if m.lastgroup != "space"]
 
 
-def check_query(text: str) -> None:
-    """Raise SparqlUnsupportedError for what a query may ask for elsewhere, but not here."""
+def check_query(text: str, written: str | None = None) -> None:
+    """Raise SparqlUnsupportedError for what a query may ask for elsewhere, but not here. written: the text that the
+    message shows, if it is another one, with the same places."""
+    written = text if written is None else written
     for token in tokens(text):
         if token.is_word("SERVICE"):
             raise _unsupported(
-                text, token, "SERVICE", "queries are not sent to other services; ask them separately"
+                written, token, "SERVICE", "queries are not sent to other services; ask them separately"
             )
         if token.is_word("FROM"):
             reason = "there is one graph, the relation triple, and no other ones to choose from; leave it out"
-            raise _unsupported(text, token, "FROM", reason)
+            raise _unsupported(written, token, "FROM", reason)
 
 
-def operations(text: str) -> list[Operation] | None:
-    """The operations of an update, in order; None if it has another form than an update of SPARQL 1.1.
+def operations(text: str, written: str | None = None) -> list[Operation] | None:
+    """The operations of an update, in order; None if it has another form than an update of SPARQL 1.1. written: the
+    text that messages show, if it is another one, with the same places.
 
     Raises:
         SparqlUnsupportedError: there is an operation that has no meaning here.
     """
-    found = tokens(text)
+    found, written = tokens(text), text if written is None else written
     for token in found:
         if token.is_word("SERVICE"):
-            raise _unsupported(text, token, "SERVICE", "updates do not ask other services")
+            raise _unsupported(written, token, "SERVICE", "updates do not ask other services")
     try:
-        return list(_Reader(text, found).operations())
+        return list(_Reader(text, written, found).operations())
     except _OtherForm:
         return None
 
@@ -105,8 +109,8 @@ class _OtherForm(Exception):
 
 
 class _Reader:
-    def __init__(self, text: str, found: list[Token]) -> None:
-        self._text, self._tokens, self._at = text, found, 0
+    def __init__(self, text: str, written: str, found: list[Token]) -> None:
+        self._text, self._written, self._tokens, self._at = text, written, found, 0
         self._prologue: list[str] = []
 
     def operations(self) -> Iterator[Operation]:
@@ -146,7 +150,7 @@ class _Reader:
         assert token is not None, "the caller has looked"
         word = token.text.upper() if token.kind == "word" else ""
         if word in _ELSEWHERE:
-            raise _unsupported(self._text, token, word, _ELSEWHERE[word])
+            raise _unsupported(self._written, token, word, _ELSEWHERE[word])
         if self._take("CLEAR", "DROP"):
             return self._clearing(word, prologue)
         if self._take("INSERT"):
@@ -170,15 +174,13 @@ class _Reader:
             token = self._next()
             if token is None or not token.is_word("GRAPH", "NAMED"):
                 raise _OtherForm
-            raise _unsupported(
-                self._text, token, f"{word} {token.text.upper()}", "there are no named graphs here"
-            )
+            raise _unsupported(self._written, token, f"{word} {token.text.upper()}", _NONE)
         return Operation("clear", prologue)
 
     def _where(self) -> str:
         token = self._next()
         if token is not None and token.is_word("USING"):
-            raise _unsupported(self._text, token, "USING", _ELSEWHERE["USING"])
+            raise _unsupported(self._written, token, "USING", _ELSEWHERE["USING"])
         if not self._take("WHERE"):
             raise _OtherForm
         return self._group(True)
@@ -190,8 +192,8 @@ class _Reader:
             self._at += 1
             depth += (token.text == "{") - (token.text == "}")
             if not graphs and token.is_word("GRAPH"):
-                reason = "there are no named graphs here; what is outside of GRAPH is the default graph"
-                raise _unsupported(self._text, token, "GRAPH", reason)
+                reason = f"{_NONE}; what is outside of GRAPH is the default graph"
+                raise _unsupported(self._written, token, "GRAPH", reason)
             if depth == 0:
                 break
         if first is None or token is None or first.text != "{":

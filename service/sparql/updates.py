@@ -18,8 +18,9 @@ from pyoxigraph import NamedNode, Quad, RdfFormat, Store, parse
 
 from engine.errors import BudgetExceededError, EvaluationError, SparqlSyntaxError
 from service.sparql.answers import evaluated
+from service.sparql.graphs import operations
 from service.sparql.store import TripleStore, plain_quad, quads_of, row_of
-from service.sparql.syntax import Operation, last_token, operations
+from service.sparql.syntax import Operation, last_token
 from service.sparql.terms import Row, stored_row
 
 _GONE, _COME = NamedNode("urn:x-zedlog:gone"), NamedNode("urn:x-zedlog:come")

@@ -35,7 +35,8 @@ def test_the_examples_do_what_the_page_says(
         "['x'] ['symbol'] 1",
         "[('c',), ('d',)]",
         "syntax_error 1 8",
-        "[('b',), ('c',), ('d',), ('e',)]",
+        "[('tc', ('a', 'z'))]",
+        "[('b',), ('c',), ('d',), ('z',), ('e',)]",
         'rule tc("a","c")',
     ):
         assert line in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import httpx
 import pytest
 
 from engine.explain.rendering import as_text
+from engine.explain.rendering_answer import answer_text
+from engine.explain.repair import TIME
 from engine.storage.client import DatabaseClient
 from service.app import create_app
 from service.explain_models import Explanation
@@ -140,6 +143,41 @@ def test_repairs_are_tried_and_work_and_a_change_is_told(http: httpx.Client) -> 
     epoch = http.post("/v1/transactions", json={"facts": back}).json()["epoch"]
     told = ask(http, tuple='tc("d", "a")', changed_at=epoch)
     assert (told["change"], told["causes"][0]["change"]) == ("went", "removed")
+
+
+def test_repairs_that_were_found_in_time_are_told(
+    live: LiveSystem, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that does not answer the second dry run."""
+    tried: list[Any] = []
+    really = DatabaseClient.wait_outcome
+
+    async def wait(client: DatabaseClient, transaction: str, timeout: float) -> Any:
+        tried.append(transaction)
+        if len(tried) == 1:
+            return await really(client, transaction, timeout)
+        return await asyncio.Event().wait()
+
+    monkeypatch.setattr(DatabaseClient, "wait_outcome", wait)
+    cancelled: list[str] = []
+
+    async def cancel(_: DatabaseClient, transaction: str) -> bool:
+        cancelled.append(transaction)
+        return True
+
+    monkeypatch.setattr(DatabaseClient, "cancel", cancel)
+    client = DatabaseClient.connect(live._server.url, "test")
+    service = Http(create_app(Settings(database="test"), client))
+    try:
+        answer = service.post("/v1/explain", {"tuple": 'tc("d", "a")', "repairs": 5, "timeout": 5}).json()
+    finally:
+        service.runner.run(client.close())
+        service.close()
+    assert [len(repair) for repair in answer["repairs"]] == [1]
+    assert answer["rules"]
+    assert answer["search"] == {"complete": False, "dry_runs": 2, "limit": TIME}
+    assert cancelled == [tried[1]]
+    assert f"the search ended at a limit: {TIME}" in answer_text(answer)
 
 
 def test_a_symbol_that_occurs_nowhere_is_absent_like_others(http: httpx.Client) -> None:

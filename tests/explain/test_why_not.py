@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from engine.errors import BudgetExceededError
+from engine.explain.explainer import Explainer
+from engine.explain.local import ReasonerSource
+from engine.explain.repair import TIME, Limits
 from engine.language.parser import parse_goal
 from tests.full import FULL
 from zedlog import Reasoner, explain
@@ -263,3 +271,88 @@ def test_a_recursion_that_offers_many_goals_does_not_hide_a_single_fact() -> Non
     found = explain(reasoner, f'belongs("dee", "{teams[7]}")', repairs=2)
     repairs = {tuple(one["fact"] for one in repair) for repair in found["repairs"]}
     assert repairs == {(f'member("dee","{teams[7]}")',), (f'part_of("{teams[0]}","{teams[7]}")',)}
+
+
+def searched(
+    attempt: Callable[[int], Awaitable[bool]], allowance: int = 100_000, until: float | None = None
+) -> Json:
+    """Why not p(a), where p has three bodies of one fact; attempt: what becomes of each dry run, by its number."""
+    reasoner = Reasoner(threads=1)
+    rules = [(f"p(x) :- b{i}(x).", 1) for i in range(3)]
+    reasoner.apply(
+        declarations="\n".join(f".decl b{i}(x: symbol)" for i in range(3)),
+        facts={"other": [(("a",), 1)]},
+        rules=rules,
+    )
+    numbers = itertools.count()
+
+    async def tried(_: Sequence[Any]) -> bool:
+        return await attempt(next(numbers))
+
+    async def found() -> Json:
+        explainer = Explainer(ReasonerSource(reasoner), allowance=allowance)
+        key = await explainer.key("p", ["a"])
+        return await explainer.why_not(key, tried, Limits(until=until))
+
+    return asyncio.run(found())
+
+
+async def works_always(_: int) -> bool:
+    return True
+
+
+def test_the_time_ends_a_dry_run_and_what_was_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[asyncio.Timeout] = []
+
+    class Timeout(asyncio.Timeout):
+        def __init__(self, _: float | None) -> None:
+            super().__init__(None)
+            made.append(self)
+
+    monkeypatch.setattr("engine.explain.repair.asyncio.timeout", Timeout)
+
+    async def attempt(number: int) -> bool:
+        if number == 1:
+            made[0].reschedule(asyncio.get_running_loop().time())
+            await asyncio.Event().wait()
+        return True
+
+    found = searched(attempt, until=math.inf)
+    assert found["repairs"] == searched(works_always)["repairs"][:1]
+    assert found["search"] == {"complete": False, "dry_runs": 2, "limit": TIME}
+    assert len(found["rules"]) == 3
+
+
+def test_the_time_ends_a_search_that_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("engine.explain.repair.time", SimpleNamespace(monotonic=lambda: now))
+
+    async def attempt(_: int) -> bool:
+        nonlocal now
+        now += 1_000.0
+        return True
+
+    found = searched(attempt, until=999.0)
+    assert found["repairs"] == searched(works_always)["repairs"][:1]
+    assert found["search"] == {"complete": False, "dry_runs": 1, "limit": TIME}
+    assert searched(attempt, until=math.inf)["search"] == {"complete": True, "dry_runs": 3}
+
+
+def test_what_was_found_within_the_allowance_of_tuples_is_kept() -> None:
+    whole = searched(works_always)["repairs"]
+    assert len(whole) == 3
+    counts: list[int | None] = []
+    for allowance in range(60):
+        try:
+            found = searched(works_always, allowance)
+        except BudgetExceededError:
+            # Already the reasons need more.
+            counts.append(None)
+            continue
+        number = len(found["repairs"])
+        assert found["repairs"] == whole[:number]
+        assert len(found["rules"]) == 3
+        assert found["search"]["complete"] is (number == 3)
+        assert ("number of tuples" in found["search"].get("limit", "")) is (number < 3)
+        counts.append(number)
+    assert [key for key, _ in itertools.groupby(counts)] == [None, 0, 1, 2, 3]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 import warnings
+from collections.abc import Callable
+from urllib.error import HTTPError
 
 import pytest
 import rdflib
 from rdflib import RDF, Literal, Namespace, URIRef
+from rdflib.graph import DATASET_DEFAULT_GRAPH_ID
 from rdflib.plugins.stores.sparqlstore import SPARQLStore, SPARQLUpdateStore
 from SPARQLWrapper import (
     CSV,
@@ -102,15 +105,33 @@ def test_rdflib_reads_through_its_store(filled: Endpoint) -> None:
     assert graph.value(EX.b, EX.name) == Literal("B")
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_rdflib_writes_through_its_store(seed: int, endpoint: Endpoint) -> None:
+def unaware(url: str) -> rdflib.Graph:
+    return rdflib.Graph(SPARQLUpdateStore(url, url, context_aware=False))
+
+
+def default_graph(url: str) -> rdflib.Graph:
+    return rdflib.Graph(SPARQLUpdateStore(url, url), identifier=DATASET_DEFAULT_GRAPH_ID)
+
+
+def our_graph(url: str) -> rdflib.Graph:
+    """rdflib names it in all that it sends."""
+    return rdflib.Graph(SPARQLUpdateStore(url, url), identifier=URIRef("urn:x-zedlog:default"))
+
+
+def dataset(url: str) -> rdflib.Graph:
+    return rdflib.Dataset(SPARQLUpdateStore(url, url)).default_graph
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("made", [unaware, default_graph, our_graph, dataset])
+def test_rdflib_writes_through_its_store(
+    made: Callable[[str], rdflib.Graph], seed: int, endpoint: Endpoint
+) -> None:
     """Its graph and one in memory, changed alike."""
     rng = random.Random(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        store = SPARQLUpdateStore(endpoint.url, endpoint.url, context_aware=False)
-        # There is one graph, so rdflib is not to name it.
-        remote, local = rdflib.Graph(store), rdflib.Graph()
+        remote, local = made(endpoint.url), rdflib.Graph()
         objects = [
             EX.a,
             EX.b,
@@ -122,7 +143,7 @@ def test_rdflib_writes_through_its_store(seed: int, endpoint: Endpoint) -> None:
         ]
         for _ in range(25):
             triple = (rng.choice([EX.a, EX.b, EX.c]), rng.choice([EX.p, EX.q, RDF.type]), rng.choice(objects))
-            match rng.randint(0, 5):
+            match rng.randint(0, 6):
                 case 0:
                     pattern = (triple[0], None, None) if rng.random() < 0.5 else triple
                     remote.remove(pattern)
@@ -134,8 +155,40 @@ def test_rdflib_writes_through_its_store(seed: int, endpoint: Endpoint) -> None:
                 case 2:
                     remote.set(triple)
                     local.set(triple)
+                case 3 if made is not unaware:
+                    # It names even a graph without a name here, and cannot.
+                    more = [triple, (EX.d, EX.p, rng.choice(objects))]
+                    remote += more
+                    local += more
                 case _:
                     remote.add(triple)
                     local.add(triple)
             assert set(remote) == set(local)
+            if rng.random() < 0.3:
+                asked = f"SELECT ?s ?o {{ ?s {EX.p.n3()} ?o }}"
+                assert set(remote.query(asked)) == set(local.query(asked))
     assert {(URIRef(s[1:-1])) for s, _, _ in endpoint.tuples()} == set(local.subjects())
+
+
+def test_a_dataset_of_rdflib(filled: Endpoint) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        data = rdflib.Dataset(SPARQLUpdateStore(filled.url, filled.url))
+        data.update(f"INSERT {{ ?s {EX.seen.n3()} true }} WHERE {{ ?s {EX.age.n3()} ?a }}")
+        data.add((EX.c, EX.name, Literal("C")))
+        data.remove((EX.a, EX.knows, None))
+        found = data.query("SELECT ?s ?o { ?s ?p ?o FILTER(isLiteral(?o)) }")
+        assert {(str(row.s)[-1], str(row.o)) for row in found} == {
+            ("a", "A"),
+            ("b", "B"),
+            ("b", "5"),
+            ("b", "true"),
+            ("c", "C"),
+        }
+        # Any other graph is refused, and nothing is put elsewhere than was asked.
+        before = filled.tuples()
+        with pytest.raises(HTTPError, match="422"):
+            data.graph(EX.g)
+        with pytest.raises(HTTPError, match="422"):
+            rdflib.Graph(data.store, identifier=EX.g).add((EX.c, EX.p, EX.c))
+        assert filled.tuples() == before

@@ -14,11 +14,12 @@ from zedlog.client.drivers import Waiting, blocking, calling, iterating, same
 from zedlog.client.insight import Insight
 from zedlog.client.rdf import Rdf
 from zedlog.client.reading import Reading
+from zedlog.client.subscriptions import Subscriptions
 from zedlog.client.transaction import Transaction
 from zedlog.client.writing import Writing
 
 
-class Core(Writing, Reading, Insight, Bulk, Admin, Rdf):
+class Core(Writing, Reading, Insight, Subscriptions, Bulk, Admin, Rdf):
     """All that a client can do."""
 
 
@@ -91,6 +92,13 @@ class Client(BlockingConnection):
 
     changes = iterating(Core.changes)
     explain = blocking(Core.explain, same)
+
+    subscribe = blocking(Core.subscribe, same)
+    subscriptions = blocking(Core.subscriptions, same)
+    subscription = blocking(Core.subscription, same)
+    subscription_changes = iterating(Core.subscription_changes)
+    ack = blocking(Core.ack, same)
+    unsubscribe = blocking(Core.unsubscribe, same)
 
     import_files = blocking(Core.import_files, same)
     upload_file = blocking(Core.upload_file, same)

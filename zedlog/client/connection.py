@@ -219,7 +219,12 @@ class Connection:
                 yield portion
 
     async def events(
-        self, path: str, parameters: Mapping[str, Any], *, silence: float | None = None
+        self,
+        path: str,
+        parameters: Mapping[str, Any],
+        *,
+        headers: Mapping[str, str] | None = None,
+        silence: float | None = None,
     ) -> AsyncGenerator[Json, None]:
         """The events of a feed, as they come, until the service ends it; before them `begun`, with the token of the
         epoch after which it begins. silence: seconds without an event after which the connection counts as lost.
@@ -229,7 +234,7 @@ class Connection:
         """
         import httpx
 
-        options: Json = {"headers": {"accept": NDJSON}}
+        options: Json = {"headers": {"accept": NDJSON, **(headers or {})}}
         if silence is not None:
             options["timeout"] = httpx.Timeout(silence, connect=_CONNECT_SECONDS)
         async with self.opened(path, parameters, **options) as response:

@@ -13,6 +13,7 @@ from typing import Any
 
 from zedlog.client.connection import Connection
 from zedlog.client.errors import Json, ServiceError, Unreachable, error_of
+from zedlog.client.events import Event, event_of
 
 HEARTBEAT = 10.0
 FIRST_PAUSE, LAST_PAUSE = 0.25, 5.0
@@ -33,8 +34,10 @@ async def following(
     to_the_newest: bool = False,
     heartbeat: float = HEARTBEAT,
     lost: Lost | None = None,
+    kept: bool = False,
 ) -> AsyncGenerator[Json, None]:
-    """See the module. to_the_newest: end when the newest epoch has been reached.
+    """See the module. to_the_newest: end when the newest epoch has been reached. kept: the service itself knows where
+    it begins (a subscription), and is told in a header where to go on.
 
     Raises:
         Gap: changes after the position are no longer kept.
@@ -45,15 +48,17 @@ async def following(
     while True:
         parameters = {
             **about,
-            "after": position or after,
+            "after": None if kept else position or after,
             "snapshot": "true" if snapshot and position is None else None,
             "follow": "false" if to_the_newest else None,
             "heartbeat": heartbeat,
         }
+        headers: dict[str, str] = {"last-event-id": position} if kept and position else {}
         why = "the service has ended the feed"
         try:
             # A connection on which nothing came for so long is lost.
-            async with aclosing(connection.events(path, parameters, silence=3 * heartbeat)) as events:
+            coming = connection.events(path, parameters, headers=headers, silence=3 * heartbeat)
+            async with aclosing(coming) as events:
                 async for event in events:
                     begun, pause = True, FIRST_PAUSE
                     kind = event["event"]
@@ -79,3 +84,12 @@ async def following(
             lost(why, position)
         await connection.driver.sleep(pause)
         pause = min(2 * pause, LAST_PAUSE)
+
+
+async def as_objects(events: AsyncGenerator[Json, None], progress: bool) -> AsyncGenerator[Event, None]:
+    """The events as objects; those that only say that nothing has changed, if `progress`."""
+    async with aclosing(events):
+        async for raw in events:
+            event = event_of(raw) if progress or raw["event"] != "progress" else None
+            if event is not None:
+                yield event

@@ -8,9 +8,9 @@ from typing import Any
 
 from zedlog.client.connection import Connection
 from zedlog.client.errors import Json
-from zedlog.client.events import Event, event_of
+from zedlog.client.events import Event
 from zedlog.client.explanation import Explanation, explain_body
-from zedlog.client.feed import HEARTBEAT, Lost, following
+from zedlog.client.feed import HEARTBEAT, Lost, as_objects, following
 from zedlog.client.models import Commit
 from zedlog.client.reading import At, in_url, token_of
 
@@ -56,11 +56,9 @@ class Insight(Connection):
             heartbeat=heartbeat,
             lost=lost,
         )
-        async with aclosing(events):
-            async for raw in events:
-                event = event_of(raw) if progress or raw["event"] != "progress" else None
-                if event is not None:
-                    yield event
+        async with aclosing(as_objects(events, progress)) as found:
+            async for event in found:
+                yield event
 
     async def explain(
         self,

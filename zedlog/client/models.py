@@ -204,6 +204,21 @@ class Audit(Model):
     status_url: str
 
 
+class Subscription(Model):
+    """A named subscription. acknowledged: its position, a token. behind: epochs that were committed after it. gap:
+    changes after it are no longer kept."""
+
+    name: str
+    relations: list[str]
+    where: dict[str, str]
+    query: str | None
+    limit: int
+    created: float
+    acknowledged: str
+    behind: int
+    gap: bool
+
+
 class Token(Model):
     """An access token, without its text."""
 
