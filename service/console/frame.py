@@ -13,6 +13,7 @@ from service.console.here import Here, Page
 _COLOURS: Final = {"primary": "#1f5fa8", "secondary": "#4d6b88", "accent": "#8a4fbf", "positive": "#1d7f4e"}
 _STYLE: Final = """
 .nicegui-content { padding: 1rem; max-width: 100rem; margin: 0 auto; width: 100%; gap: 1rem }
+.body--dark .text-primary, .body--dark .q-field__control { --q-primary: #7ab3f0 }
 .zl-skip { position: absolute; left: -999px } .zl-skip:focus { left: 1rem; top: 1rem; z-index: 9999 }
 .q-drawer .zl-here { background: color-mix(in srgb, currentColor 12%, transparent); font-weight: 600 }
 @media (max-width: 600px) { .nicegui-content { padding: .6rem } .zl-wide { display: none } }
