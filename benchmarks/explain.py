@@ -17,57 +17,32 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 
-from benchmarks.engine import DATA, LINEAR, rmat
+from benchmarks.client import LUBM, Client, lubm
+from benchmarks.engine import LINEAR, rmat
 from benchmarks.report import Figure, figure, show
-from engine.ontology.program import compile_ontology
-from engine.ontology.triples import read_triples
 from service.cli.serve import Deployment, run
 
 Json = dict[str, Any]
 WARM_UP = 20
 TARGET = 20.0
-# The file has a second, older copy of the ontology.
-_OTHER_COPY = "http://swat.cse.lehigh.edu/"
 
 
-class Service:
+class Service(Client):
     """One client of the service."""
-
-    def __init__(self, url: str) -> None:
-        self._client = httpx.Client(base_url=url, timeout=600, trust_env=False)
-
-    def __enter__(self) -> Service:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
-
-    def post(self, path: str, body: Json) -> httpx.Response:
-        return self._client.post(path, json=body).raise_for_status()
-
-    def commit(self, body: Json) -> None:
-        answer = self.post("/v1/transactions", body).json()
-        while answer.get("status") == "pending":
-            time.sleep(0.2)
-            answer = self._client.get(answer["status_url"]).raise_for_status().json()
 
     def relation(self, name: str) -> tuple[int, str]:
         """How many tuples it has, and the name of its first column."""
-        answer = self._client.get(f"/v1/relations/{name}").raise_for_status().json()
+        answer = self.get(f"/v1/relations/{name}").json()
         return int(answer["counts"]["all"]), str(answer["columns"][0]["name"])
 
     def facts(self, relation: str, **parameters: Any) -> list[list[Any]]:
-        found = (
-            self._client.get(f"/v1/relations/{relation}/facts", params=parameters).raise_for_status().json()
-        )
-        tuples: list[list[Any]] = found["tuples"]
+        tuples: list[list[Any]] = self.get(f"/v1/relations/{relation}/facts", **parameters).json()["tuples"]
         return tuples
 
     def metric(self, name: str) -> float:
-        for line in self._client.get("/metrics").raise_for_status().text.splitlines():
+        for line in self.get("/metrics").text.splitlines():
             if line.startswith(f"{name} "):
                 return float(line.split()[1])
         raise AssertionError(f"/metrics has no {name}")
@@ -118,15 +93,12 @@ def closure(service: Service, requests: int) -> list[Figure]:
     return [*figures, *explained(service, "why not, without repairs", absent)]
 
 
-def lubm(service: Service, requests: int) -> list[Figure]:
+def derived_triples(service: Service, requests: int) -> list[Figure]:
     """Derived triples of LUBM-1 under the rules of its own ontology; none where it is missing."""
-    path = DATA / "lubm1.nt.gz"
-    if not path.exists():
-        print(f"{path} is not there, so LUBM-1 is left out")
+    if not LUBM.exists():
+        print(f"{LUBM} is not there, so LUBM-1 is left out")
         return []
-    triples = [t for t in dict.fromkeys(read_triples(path)) if not any(_OTHER_COPY in term for term in t)]
-    _, compiled = compile_ontology(triples, path.name)
-    rules = [clause for _, clauses in compiled.clauses for clause in clauses]
+    triples, rules = lubm()
     body = {"facts": [{"relation": "triple", "tuples": triples}], "rules": [{"rule": text} for text in rules]}
     service.commit(body)
     count, _ = service.relation("triple")
@@ -150,7 +122,7 @@ def main() -> None:
     def told(url: str) -> bool:
         with Service(url) as service:
             figures.extend(closure(service, options.requests))
-            figures.extend(lubm(service, options.requests))
+            figures.extend(derived_triples(service, options.requests))
         return False
 
     with tempfile.TemporaryDirectory() as folder:

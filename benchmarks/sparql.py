@@ -17,57 +17,34 @@ from typing import Any
 
 import httpx
 
-from benchmarks.engine import DATA
+from benchmarks.client import LUBM, Client, lubm
 from benchmarks.report import Figure, figure, show
-from engine.ontology.program import compile_ontology
-from engine.ontology.triples import read_triples
 from service.cli.serve import Deployment, run
 
 UB = "http://www.lehigh.edu/~zhp2/2004/0401/univ-bench.owl#"
 STUDENTS = f"SELECT (COUNT(*) AS ?n) {{ ?x a <{UB}Student> }}"
-# The file has a second, older copy of the ontology.
-_OTHER_COPY = "http://swat.cse.lehigh.edu/"
 
 
-class Service:
+class Service(Client):
     """One client of the service."""
 
-    def __init__(self, url: str) -> None:
-        self._client = httpx.Client(base_url=url, timeout=600, trust_env=False)
-
-    def __enter__(self) -> Service:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
-
-    def commit(self, body: dict[str, Any]) -> str:
-        answer = self._client.post("/v1/transactions", json=body).raise_for_status().json()
-        while answer.get("status") == "pending":
-            time.sleep(0.2)
-            answer = self._client.get(answer["status_url"]).raise_for_status().json()
-        return str(answer.get("token") or answer["result"]["token"])
-
     def ask(self, query: str, **parameters: str) -> httpx.Response:
-        return self._client.get("/sparql", params={"query": query, **parameters}).raise_for_status()
+        return self.get("/sparql", query=query, **parameters)
 
     def update(self, text: str) -> None:
         headers = {"content-type": "application/sparql-update"}
-        self._client.post("/sparql", content=text, headers=headers).raise_for_status()
+        self.http.post("/sparql", content=text, headers=headers).raise_for_status()
 
     def store(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._client.get("/v1/sparql").raise_for_status().json()
+        found: dict[str, Any] = self.get("/v1/sparql").json()
         return found
 
 
 def measure(url: str, requests: int) -> list[Figure]:
-    triples = [
-        t
-        for t in dict.fromkeys(read_triples(DATA / "lubm1.nt.gz"))
-        if not any(_OTHER_COPY in term or term == "<>" for term in t)
-    ]
-    _, compiled = compile_ontology(triples, "lubm1.nt.gz")
-    rules = [{"rule": clause} for _, clauses in compiled.clauses for clause in clauses]
+    triples, clauses = lubm()
+    rules = [{"rule": clause} for clause in clauses]
+    # Those about the file itself, `<>`, are no triples of RDF.
+    triples = [triple for triple in triples if "<>" not in triple]
     with Service(url) as service:
         service.commit(
             {"facts": [{"relation": "triple", "tuples": list(map(list, triples))}], "rules": rules}
@@ -124,8 +101,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--requests", type=int, default=50, help="of each kind (default 50)")
     options = parser.parse_args()
-    if not (DATA / "lubm1.nt.gz").exists():
-        print(f"LUBM-1 is not at {DATA}, so there is nothing to measure")
+    if not LUBM.exists():
+        print(f"{LUBM} is not there, so there is nothing to measure")
         return
     figures: list[Figure] = []
 

@@ -27,7 +27,6 @@ class Client(AsyncClient):
 
     def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
         super().__init__(BASE, token="", timeout=_SECONDS, transport=transport)
-        self.http = httpx.AsyncClient(base_url=BASE, timeout=_SECONDS, transport=transport)
 
     async def __aenter__(self) -> Client:
         return self
@@ -59,7 +58,7 @@ class Client(AsyncClient):
         Raises:
             ServiceError: the service refused.
         """
-        return checked(await self.http.request(method, path, **options))
+        return checked(await self.driver.send(method, path, **options))
 
     @asynccontextmanager
     async def stream(self, method: str, path: str, **options: Any) -> AsyncIterator[httpx.Response]:
@@ -68,7 +67,5 @@ class Client(AsyncClient):
         Raises:
             ServiceError: the service refused.
         """
-        async with self.http.stream(method, path, **options) as answer:
-            if answer.is_error:
-                await answer.aread()
+        async with self.driver.stream(method, path, **options) as answer:
             yield checked(answer)

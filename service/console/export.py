@@ -47,7 +47,7 @@ async def export(request: Request) -> Response:
             body["as_of"] = int(as_of)
         first = await _page(client, body, format)
     except ServiceError as error:
-        await client.http.aclose()
+        await client.close()
         return PlainTextResponse(f"{error.code}: {error.detail}\n", error.status)
     _, media = FORMATS[format]
     headers = {"Content-Disposition": f'attachment; filename="query.{format}"', "Cache-Control": "no-store"}
@@ -66,7 +66,7 @@ async def _file(
         async for chunk in join(_pages(client, body, format, first)):
             yield chunk
     finally:
-        await client.http.aclose()
+        await client.close()
 
 
 async def _pages(

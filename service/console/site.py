@@ -70,7 +70,7 @@ async def running() -> AsyncIterator[ASGIApp]:
 def _register(page: Page) -> None:
     async def opened(request: Request, client: Tab) -> Response | None:
         access = client_of(request)
-        client.on_delete(access.http.aclose)
+        client.on_delete(access.close)
         try:
             person = await person_of(request, access)
         except ServiceError as error:

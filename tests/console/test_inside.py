@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 
 from service.console.client import Client, ServiceError
 from service.console.inside import Inside
+from zedlog.client.drivers import Waiting
 
 App = Callable[[Any, Any, Any], Any]
 
@@ -176,4 +176,4 @@ def test_giving_up_while_the_app_works_ends_the_work() -> None:
             await asyncio.wait_for(ended.wait(), 30)
 
     asyncio.run(story())
-    assert isinstance(client(app).http, httpx.AsyncClient)
+    assert isinstance(client(app).driver, Waiting)

@@ -9,8 +9,6 @@ compares. It ends with a table; the exit status is 1 if anything was lost, appli
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,7 +17,6 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 from rich.console import Console
 from rich.table import Table
 
@@ -29,14 +26,15 @@ from tests.soak.bulk import Importer, Restorer
 from tests.soak.faults import Faults
 from tests.soak.load import RULES, Explainer, Listener, Reader, Shared, Writer, send
 from tests.soak.oracle import Oracle
+from tests.soak.processes import end, is_ready, started
 from tests.soak.proxy import Proxy
 from tests.soak.tally import BAD, Tally
 from tests.spark.standalone import Standalone
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 WRITERS, READERS = 3, 2
 # A standby takes over when an engine has been stopped for longer.
 LEASE_SECONDS = "2"
+_READY_SECONDS = 240.0
 
 
 def main() -> int:
@@ -87,32 +85,34 @@ def _soak(folder: Path, given: argparse.Namespace, seed: int, tally: Tally) -> N
         if cluster is not None:
             here += ["--spark-master", cluster.address]
         serve = stack.enter_context(
-            _process(folder, "serve", "zedlog", "serve", "--port", str(port), *options, *here)
+            started(folder, "serve", "zedlog", "serve", "--port", str(port), *options, *here)
         )
-        stack.callback(_end, serve)
+        stack.callback(end, serve)
         shared = Shared(f"http://127.0.0.1:{port}", tally)
-        shared.paths = _wait_ready(shared, serve)
+        with shared.client() as http:
+            if not is_ready(http, serve, _READY_SECONDS, shared.stop):
+                raise RuntimeError("zedlog serve does not become ready")
         # No data directory, so no checkpoint of its own: it is the same database, not the same folder.
         standby = stack.enter_context(
-            _process(folder, "standby", "engine.server", *options, *here, "--checkpoint-dir", "none")
+            started(folder, "standby", "engine.server", *options, *here, "--checkpoint-dir", "none")
         )
-        stack.callback(_end, standby)
+        stack.callback(end, standby)
         with shared.client() as http:
             shared.done.append(send(http, shared, {"rules": [{"rule": rule} for rule in RULES]}, "rules"))
         writers = [Writer(shared, number, seed) for number in range(WRITERS)]
-        listener = Listener(shared) if "/v1/changes" in shared.paths else None
-        others = [Reader(shared, seed + number) for number in range(READERS)]
+        listener = Listener(shared)
+        others: list[threading.Thread] = [Reader(shared, seed + number) for number in range(READERS)]
         faults = Faults(server, proxy, serve.pid, cluster, tally, given.every, seed)
-        more: list[threading.Thread] = [Explainer(shared, seed)] if "/v1/explain" in shared.paths else []
+        others += [listener, Explainer(shared, seed)]
         if cluster is not None:
-            more.append(Importer(shared, seed))
+            others.append(Importer(shared, seed))
 
         def copy(name: str, database: str, place: Path, port: int) -> subprocess.Popen[bytes]:
             where = ["--database", database, "--data-dir", str(place), "--port", str(port)]
-            return _process(folder, name, "zedlog", "serve", *options, *where)
+            return started(folder, name, "zedlog", "serve", *options, *where)
 
-        more.append(restorer := Restorer(shared, folder, server.url, copy, seed))
-        for thread in (*writers, *others, *more, *([listener] if listener else [])):
+        restorer = Restorer(shared, folder, server.url, copy, seed)
+        for thread in (*writers, *others, restorer):
             thread.start()
         faults.start()
         oracle = Oracle(shared, folder)
@@ -135,7 +135,7 @@ def _soak(folder: Path, given: argparse.Namespace, seed: int, tally: Tally) -> N
             thread.join(60)
 
 
-def _compare(shared: Shared, writers: list[Writer], oracle: Oracle, listener: Listener | None) -> None:
+def _compare(shared: Shared, writers: list[Writer], oracle: Oracle, listener: Listener) -> None:
     """While nothing is written; faults go on."""
     shared.pause.set()
     for writer in writers:
@@ -145,37 +145,6 @@ def _compare(shared: Shared, writers: list[Writer], oracle: Oracle, listener: Li
     for writer in writers:
         writer.resting.clear()
     shared.pause.clear()
-
-
-def _process(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-    with (folder / f"{name}.log").open("ab") as log:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return subprocess.Popen(
-            [sys.executable, "-m", *arguments], cwd=folder, env=environment, stdout=log, stderr=log
-        )
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(40)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _wait_ready(shared: Shared, serve: subprocess.Popen[bytes]) -> frozenset[str]:
-    """The paths of the service's description, when it is ready."""
-    deadline = time.monotonic() + 240
-    with shared.client() as http:
-        while time.monotonic() < deadline and serve.poll() is None:
-            try:
-                if http.get("/readyz").status_code == 200:
-                    return frozenset(http.get("/openapi.json").json()["paths"])
-            except httpx.TransportError:
-                pass
-            time.sleep(0.1)
-    raise RuntimeError("zedlog serve does not become ready")
 
 
 def _kills(tally: Tally) -> int:

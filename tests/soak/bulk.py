@@ -27,6 +27,7 @@ from engine.storage.connection import connect
 from tests.live import free_port
 from tests.soak.faults import part_of
 from tests.soak.load import Done, Shared
+from tests.soak.processes import end, is_ready
 from tests.soak.tally import Tally
 
 RELATION = "brought"
@@ -176,7 +177,7 @@ class Restorer(threading.Thread):
         killer = threading.Timer(self._random.uniform(0, 3), self._kill, (serve,))
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=40, trust_env=False) as http:
-                if not self._ready(http, serve):
+                if not is_ready(http, serve, PATIENCE, self._shared.stop):
                     return
                 killer.start()
                 job = _job(http, tally, "/v1/restore", "restore", content=backup.read_bytes())
@@ -190,23 +191,9 @@ class Restorer(threading.Thread):
             tally.bad("wrong backups", len(differing), f"restored into {database}: {differing[:5]}")
         finally:
             killer.cancel()
-            serve.send_signal(signal.SIGTERM)
-            try:
-                serve.wait(40)
-            except subprocess.TimeoutExpired:
-                serve.kill()
-                serve.wait()
+            end(serve)
             shutil.rmtree(folder, ignore_errors=True)
             self._forget(database)
-
-    def _ready(self, http: httpx.Client, serve: subprocess.Popen[bytes]) -> bool:
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline and serve.poll() is None and not self._shared.stop.is_set():
-            with contextlib.suppress(httpx.TransportError):
-                if http.get("/readyz").status_code == 200:
-                    return True
-            time.sleep(0.2)
-        return False
 
     def _kill(self, serve: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError):

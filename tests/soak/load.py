@@ -55,7 +55,6 @@ class Shared:
     begun: dict[int, int] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    paths: frozenset[str] = frozenset()
 
     def client(self) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=40, trust_env=False)
@@ -197,7 +196,7 @@ class Reader(threading.Thread):
 
 
 class Listener(threading.Thread):
-    """Rebuilds `edge` and `left` from the changes, where the service has feeds. `states`: by relation."""
+    """Rebuilds `edge` and `left` from the changes. `states`: by relation."""
 
     relations = ("edge", "left")
 
@@ -262,7 +261,7 @@ class Listener(threading.Thread):
 
 
 class Explainer(threading.Thread):
-    """Asks why random tuples hold, where the service has explanations."""
+    """Asks why random tuples hold."""
 
     def __init__(self, shared: Shared, seed: int) -> None:
         super().__init__(name="explainer", daemon=True)

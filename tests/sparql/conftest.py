@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 from tests.embedded import client, database, server
+from tests.feeds.conftest import make_world, world
 from tests.live import LiveSystem
 
-__all__ = ["client", "database", "server"]
+__all__ = ["client", "database", "make_world", "server", "world"]
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 JSON = "application/sparql-results+json"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,32 +20,16 @@ from engine.errors import (
     SparqlUnavailableError,
     SparqlUnsupportedError,
 )
-from engine.storage.embedded import EmbeddedServer
 from engine.storage.retention import Retention
 from service.sparql.follower import Follower, Limits
 from service.sparql.terms import Row, stored_row
+from tests.feeds.conftest import MakeWorld
 from tests.feeds.world import World
 from tests.sparql.conftest import JSON, XSD, term
 
 MIB = 1024**2
 LIMITS = Limits(1024 * MIB, 512 * MIB, 600.0, 120.0)
 ALL = "SELECT ?s ?p ?o { ?s ?p ?o }"
-MakeWorld = Callable[..., World]
-
-
-@pytest.fixture
-def make_world(client: redis.Redis, server: EmbeddedServer, database: str) -> Iterator[MakeWorld]:
-    with ExitStack() as stack:
-
-        def make(**options: Any) -> World:
-            return stack.enter_context(World(client, server.url, database, **options))
-
-        yield make
-
-
-@pytest.fixture
-def world(make_world: MakeWorld) -> World:
-    return make_world()
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ class Waiting:
 
     async def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         content = options.get("content")
-        if content is not None and not isinstance(content, bytes):
+        if isinstance(content, Iterable) and not isinstance(content, bytes):
             options["content"] = _in_a_thread(content)
         return await self._http.request(method, path, **options)
 
