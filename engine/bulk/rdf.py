@@ -26,7 +26,7 @@ from engine.bulk.request import APART, KEEP, ImportRequest, format_of
 from engine.bulk.sources import Source
 from engine.errors import SourceUnreadableError, SparkUnavailableError
 from engine.language.schema import ColumnType
-from engine.rdf.formats import DOCUMENTS, FORMATS, NQUADS, NTRIPLES, RDF
+from engine.rdf.formats import DOCUMENTS, FORMATS, LINES, NQUADS, NTRIPLES, RDF
 from engine.rdf.statements import Wrong, scope_of, statements
 from engine.spark.session.tasks import can_map, map_in_arrow
 
@@ -51,7 +51,7 @@ def read(session: SparkSession, sources: Sequence[Source], request: ImportReques
         by_format.setdefault(_format_of(source, request), []).append(source)
     documents = [(s, kind) for kind, found in by_format.items() if kind in DOCUMENTS for s in found]
     frames, places = [], []
-    for kind in (NTRIPLES, NQUADS):
+    for kind in LINES:
         urls = [source.url for source in by_format.get(kind, ())]
         if urls:
             line = ntriples.marked(F.col(VALUE), quads=kind == NQUADS).alias(_MARKED)
@@ -142,7 +142,7 @@ def _looked(lines: DataFrame, request: ImportRequest, kind: str) -> DataFrame:
     whole = functools.reduce(Column.__and__, (term.isNotNull() for term in found))
     wrong = {NTRIPLES: "not a triple of N-Triples", NQUADS: "not a quad of N-Quads"}.get(kind, _UNFIT)
     reason = F.when(~F.is_valid_utf8(line), F.lit("not UTF-8")).when(~whole, F.lit(wrong))
-    fields = _fields(request, quads=quads, lines=kind in (NTRIPLES, NQUADS))
+    fields = _fields(request, quads=quads, lines=kind in LINES)
     return shaped(normal, fields, line, reason, None)
 
 

@@ -127,10 +127,7 @@ def can_fail(node: Term | Literal) -> bool:
                 if part.operator in _FALLIBLE_OPERATORS:
                     return True
             case FunctorCall():
-                if part.functor in _FALLIBLE_FUNCTORS:
-                    return True
-                of_rdf = part.functor in (rdf_terms.IRI, rdf_terms.LITERAL)
-                if of_rdf and not rdf_terms.always_has_value(part):
+                if part.functor in _FALLIBLE_FUNCTORS or rdf_terms.may_fail(part):
                     return True
             case Comparison():
                 if part.operator.endswith("match"):

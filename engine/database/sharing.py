@@ -175,6 +175,6 @@ def _may_have_no_value(literal: Literal) -> bool:
 
 
 def _always_has_value(call: FunctorCall) -> bool:
-    if call.functor in (rdf_terms.IRI, rdf_terms.LITERAL):
-        return rdf_terms.always_has_value(call)
-    return call.functor in ALWAYS_DEFINED
+    return call.functor in ALWAYS_DEFINED or (
+        call.functor in rdf_terms.FUNCTORS and not rdf_terms.may_fail(call)
+    )

@@ -18,6 +18,7 @@ from engine.language.syntax import Constant, FunctorCall
 
 IRI: Final = "rdf_iri"
 LITERAL: Final = "rdf_literal"
+FUNCTORS: Final = frozenset({IRI, LITERAL})
 HOLE: Final = "{}"
 """Where a value goes in a template. No IRI holds braces."""
 
@@ -110,11 +111,11 @@ def fault(call: FunctorCall) -> str | None:
     return None
 
 
-def always_has_value(call: FunctorCall) -> bool:
-    """Whether a call of one of the two functors has a value whatever its variables are."""
-    if call.functor == LITERAL and len(call.arguments) == 1:
-        return True
-    return isinstance(call.arguments[0 if call.functor == IRI else 1], Constant) and fault(call) is None
+def may_fail(call: FunctorCall) -> bool:
+    """Whether it is a call of one of the two functors that has no value for some values of its variables."""
+    if call.functor not in FUNCTORS or (call.functor == LITERAL and len(call.arguments) == 1):
+        return False
+    return not (isinstance(call.arguments[0 if call.functor == IRI else 1], Constant) and fault(call) is None)
 
 
 def _encoded(text: str) -> str:

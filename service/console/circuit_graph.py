@@ -17,6 +17,13 @@ MOST_NODES: Final = 400
 _DETAILS: Final[tuple[Detail, ...]] = ("rules", "relations", "strata")
 _COLUMN, _ROW = 260, 56
 _RELATION, _RULE, _RECURSIVE, _CHANGED = "#1d4ed8", "#475569", "#7e22ce", "#b45309"
+LEGEND: Final = (
+    (_RELATION, "relation"),
+    (_RECURSIVE, "recursive"),
+    (_CHANGED, "changed in the last epoch"),
+    (_RULE, "rule"),
+)
+"""Colours, and what they mean."""
 
 
 def details(circuit: Json) -> list[Detail]:
@@ -64,10 +71,14 @@ class _Drawing:
         self._rows: dict[float, int] = {}
         self._columns: dict[int, int] = {}
         for stratum in strata:
-            below = {self._home[one] for one in stratum["reads"] if one in self._home} - {stratum["number"]}
+            below = self._below(stratum)
             self._columns[stratum["number"]] = 1 + max(
                 (self._columns.get(one, 0) for one in below), default=-1
             )
+
+    def _below(self, stratum: Json) -> set[int]:
+        """The other strata that it reads from."""
+        return {self._home[one] for one in stratum["reads"] if one in self._home} - {stratum["number"]}
 
     def _place(self, column: float) -> Json:
         row = self._rows[column] = self._rows.get(column, -1) + 1
@@ -108,7 +119,7 @@ class _Drawing:
             nodes.append(
                 _node(f"stratum {number}", _short(told), told, _colour(stratum, changed), place, about)
             )
-            below = {self._home[one] for one in stratum["reads"] if one in self._home} - {number}
+            below = self._below(stratum)
             links += [{"source": f"stratum {one}", "target": f"stratum {number}"} for one in sorted(below)]
         shown = {node["id"] for node in nodes[:MOST_NODES]}
         return nodes, [link for link in links if {link["source"], link["target"]} <= shown]

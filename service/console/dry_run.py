@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from uuid import uuid4
 
 from nicegui import ui
 
 from service.console.here import Here
 from service.console.preview import TRANSACTIONS, draw, preview
+from zedlog.client.connection import keyed, new_key
 
 Json = dict[str, Any]
 
@@ -25,7 +25,7 @@ async def propose(
     the transaction."""
     with here.telling():
         found = await preview(here.client, TRANSACTIONS, body)
-        key = f"console-{uuid4().hex}"
+        key = new_key()
         with here.tab, ui.dialog() as dialog, ui.card().classes("w-full").style("max-width: 48rem"):
             ui.label(what).classes("text-subtitle1 break-all")
             draw(found)
@@ -33,9 +33,7 @@ async def propose(
             async def keep() -> None:
                 button.disable()
                 with here.telling():
-                    result = await here.client.request(
-                        "POST", TRANSACTIONS, json=body, headers={"Idempotency-Key": key}
-                    )
+                    result = await here.client.request("POST", TRANSACTIONS, json=body, headers=keyed(key))
                     dialog.close()
                     ui.notify(committed(result), type="positive")
                     await then(result)

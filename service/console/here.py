@@ -20,22 +20,17 @@ from service.principal import ROLES, Role
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who works here, as `/v1/whoami` says it. reads, writes: relations; None: all of them. rows: the most
-    rows of one answer; None: the service's own limit. login: whether there is a session that can be ended."""
+    """Who works here, as `/v1/whoami` says it. rows: the most rows of one answer; None: the service's own limit. login:
+    whether there is a session that can be ended."""
 
     name: str
     role: Role
-    reads: frozenset[str] | None
-    writes: frozenset[str] | None
     rows: int | None
     login: bool
 
     def has(self, role: Role) -> bool:
         """Whether the person has the rights of a role."""
         return ROLES.index(self.role) >= ROLES.index(role)
-
-    def may_write(self, relation: str) -> bool:
-        return self.has("writer") and (self.writes is None or relation in self.writes)
 
 
 @dataclass(slots=True)
@@ -139,8 +134,6 @@ async def person_of(request: Request, client: Client) -> Person:
     return Person(
         found["name"],
         found["role"],
-        None if found["reads"] is None else frozenset(found["reads"]),
-        None if found["writes"] is None else frozenset(found["writes"]),
         found["rows"],
         secret_of(host, cookie) is not None and found["asked"],
     )

@@ -10,7 +10,6 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import quote
-from uuid import uuid4
 
 from nicegui import ui
 from nicegui.elements.upload_files import FileUpload
@@ -20,6 +19,7 @@ from service.console.dry_run import changed, committed
 from service.console.file_preview import Preview, head_of, preview
 from service.console.here import Here
 from service.console.job_view import follow
+from zedlog.client.connection import keyed, new_key
 
 Json = dict[str, Any]
 _TYPES: Final = ("symbol", "number", "float", "bool")
@@ -172,7 +172,7 @@ class ImportForm:
         if types and tuple(types) != self._found.types:
             # Otherwise the import finds them, from all rows.
             body["types"] = types
-        key = {"Idempotency-Key": f"console-{uuid4().hex}"}
+        key = keyed(new_key())
         await follow(self._here, await request("POST", "/v1/imports", json=body, headers=key))
 
     async def _replace(self, dry_run: bool) -> None:

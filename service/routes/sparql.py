@@ -22,6 +22,7 @@ from engine.errors import (
     SparqlUnsupportedError,
 )
 from service.access.roles import needs
+from service.body import off_loop
 from service.context import Service, service_of
 from service.describe import READ_ERRORS, WRITE_ERRORS, problems
 from service.evaluation import until_gone
@@ -203,7 +204,7 @@ async def _answer(request: Request, asked: Asked, timeout: float | None, at_leas
     service, principal = service_of(request), principal_of(request)
     principal.check_read([TRIPLE])
     wanted = formats(request, asked.hints)
-    check_query(asked.text)
+    await off_loop(len(asked.text), lambda: check_query(asked.text))
     seconds = _seconds(service, timeout)
     snapshot = await pin(service, at_least)
     sent: dict[str, Any] = {
@@ -237,7 +238,7 @@ async def _update(
     started: float,
 ) -> Response:
     service, principal = service_of(request), principal_of(request)
-    _check_update(principal, asked.text)
+    await off_loop(len(asked.text), lambda: _check_update(principal, asked.text))
     seconds = _seconds(service, timeout)
     snapshot = await pin(service, at_least)
     sent = {"text": asked.text, "most": service.settings.sparql_update_triples}

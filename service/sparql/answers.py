@@ -48,11 +48,6 @@ GRAPHS: Final = {
     "application/rdf+xml": RdfFormat.RDF_XML,
     "application/ld+json": RdfFormat.JSON_LD,
 }
-_FORMS: Final[dict[Form, str]] = {
-    "solutions": "SELECT",
-    "boolean": "ASK",
-    "graph": "CONSTRUCT and DESCRIBE",
-}
 T = TypeVar("T")
 _ELEMENT: Final = re.compile(r"[^\W\d][\w.\-]*\Z")
 
@@ -141,11 +136,6 @@ def _wanted(asked: Asked, form: Form) -> str:
     if kind is None:
         raise NoFormatError(form)
     return kind
-
-
-def forms_of(form: Form) -> str:
-    """The forms of queries that have such answers."""
-    return _FORMS[form]
 
 
 def _written(found: QueryTriples, kind: str, asked: Asked) -> bytes:

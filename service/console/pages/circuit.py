@@ -7,7 +7,7 @@ from typing import Any, Final
 from nicegui import ui
 from nicegui.events import EChartPointClickEventArguments, ValueChangeEventArguments
 
-from service.console.circuit_graph import MOST_NODES, Detail, details, options, plan_text, title
+from service.console.circuit_graph import LEGEND, MOST_NODES, Detail, details, options, plan_text, title
 from service.console.here import Here, Page, address
 
 Json = dict[str, Any]
@@ -77,12 +77,7 @@ class _Circuit:
         if len(self._circuit["strata"]) > MOST_NODES:
             ui.label(f"The first {MOST_NODES} strata are drawn.").classes("text-caption")
         with ui.row().classes("gap-3 text-caption"):
-            for colour, words in (
-                ("#1d4ed8", "relation"),
-                ("#7e22ce", "recursive"),
-                ("#b45309", "changed in the last epoch"),
-                ("#475569", "rule"),
-            ):
+            for colour, words in LEGEND:
                 with ui.row().classes("items-center gap-1"):
                     ui.element("span").style(
                         f"width: .8rem; height: .8rem; border-radius: 3px; background: {colour}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 from urllib.parse import quote
-from uuid import uuid4
 
 from nicegui import ui
 
@@ -12,6 +11,7 @@ from service.console.dry_run import committed
 from service.console.here import Here, Page
 from service.console.import_form import ImportForm
 from service.console.job_view import JobList, follow
+from zedlog.client.connection import keyed, new_key
 
 Json = dict[str, Any]
 _FORMATS: Final = ("csv", "tsv", "jsonl", "parquet", "ntriples")
@@ -99,7 +99,7 @@ class _Data:
                 body["path"] = (path.value or "").strip() or _path_of(body)
                 outcome.clear()
                 with outcome, self._here.telling():
-                    key = {"Idempotency-Key": f"console-{uuid4().hex}"}
+                    key = keyed(new_key())
                     await follow(
                         self._here,
                         await self._here.client.request("POST", "/v1/exports", json=body, headers=key),

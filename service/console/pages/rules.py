@@ -120,30 +120,24 @@ class RulesPage:
             self._about.text = "" if rules["rules"] else "There are no rules yet."
             await self._draw_constraints(rules["declarations"], counts)
 
-    async def _strata(self) -> dict[str, tuple[str, int]]:
-        """By rule: the relation of its head, and the number of its stratum. A token that may read only some relations
-        does not see the circuit."""
+    async def _strata(self) -> dict[str, int]:
+        """By rule: the number of its stratum. A token that may read only some relations does not see the circuit."""
         try:
             circuit = await self._here.client.request("GET", "/v1/circuit")
         except ServiceError as error:
             if error.status != 403:
                 raise
             return {}
-        return {
-            rule["id"]: (rule["rule"].partition("(")[0], stratum["number"])
-            for stratum in circuit["strata"]
-            for rule in stratum["rules"]
-        }
+        return {rule["id"]: stratum["number"] for stratum in circuit["strata"] for rule in stratum["rules"]}
 
     def _row(
         self,
         rule: Mapping[str, Any],
-        strata: Mapping[str, tuple[str, int]],
+        strata: Mapping[str, int],
         counts: Mapping[str, Mapping[str, int]],
         epochs: list[dict[str, Any]],
     ) -> dict[str, Any]:
         name = rule["canonical"].partition("(")[0].strip()
-        _, stratum = strata.get(rule["id"], (name, None))
         last = next((one for one in epochs if name in one["changes"]), None)
         changed = ""
         if last is not None:
@@ -156,7 +150,7 @@ class RulesPage:
             "canonical": rule["canonical"],
             "weight": rule["weight"],
             "relation": name,
-            "stratum": stratum,
+            "stratum": strata.get(rule["id"]),
             "tuples": counts[name]["derived"] if name in counts else None,
             "changed": changed,
             "link": address("/console/query", q=f"{name}({', '.join(self._columns.get(name, ()))})"),
