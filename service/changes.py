@@ -44,9 +44,10 @@ def transaction_from_json(
     body = read_as(TransactionBody, decoded)
     given = body.declarations
     declarations = given if isinstance(given, str) else "\n".join(given)
+    more = _NOTHING
     if body.program:
         prefixes = {**prefixes, **with_place("declarations", lambda: parse_prefixes(declarations))}
-    more = with_place("program", lambda: _parts(body.program, 1, prefixes))
+        more = with_place("program", lambda: _parts(body.program, 1, prefixes))
     transaction = Transaction.parse(
         [vars(change) for change in body.facts] + more.facts,
         [vars(change) for change in body.rules] + more.rules,
@@ -129,6 +130,9 @@ class _Parts(NamedTuple):
     rules: list[dict[str, Any]]
     declarations: str
     undeclare: list[str]
+
+
+_NOTHING = _Parts([], [], "", [])
 
 
 def _parts(text: str, weight: int, prefixes: Prefixes) -> _Parts:

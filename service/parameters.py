@@ -21,7 +21,7 @@ from engine.data.sources import MAX_SOURCE
 from engine.data.transaction import MAX_MESSAGE, PlacementName, Strategy
 from engine.errors import did_you_mean, shown
 from service.problems import InvalidParameterError, near
-from service.settings import PAGE_LIMIT_CEILING
+from service.settings import PAGE_LIMIT_CEILING, Settings
 
 AtLeast = Annotated[
     str | None,
@@ -220,3 +220,19 @@ async def _call(dependant: Dependant, request: Request) -> Any:
 def _header_parameters(dependant: Dependant) -> frozenset[str]:
     own = frozenset(parameter.alias for parameter in dependant.header_params)
     return own.union(*map(_header_parameters, dependant.dependencies))
+
+
+def seconds_allowed(settings: Settings, asked: float | None) -> float:
+    """The time that an evaluation has.
+
+    Raises:
+        InvalidParameterError: more is asked for than the service allows.
+    """
+    if asked is None:
+        return settings.query_timeout
+    if asked > settings.max_query_timeout:
+        raise InvalidParameterError(
+            f"timeout {asked} exceeds this service's maximum of {settings.max_query_timeout:g} s",
+            maximum=settings.max_query_timeout,
+        )
+    return float(asked)

@@ -36,7 +36,7 @@ WELL_KNOWN: Final[Prefixes] = {
 }
 """What a message proposes; nothing is declared but by a text."""
 
-_NAME = re.compile(r"(?:[A-Za-z][A-Za-z0-9_-]*)?:[\w%]")
+_NAME = re.compile(r":[\w%]")
 _LOCAL = re.compile(r"(?:\w|%[0-9A-Fa-f]{2})(?:[\w-]|\.(?=[\w%-])|%[0-9A-Fa-f]{2})*")
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/')

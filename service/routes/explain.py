@@ -28,7 +28,7 @@ from service.evaluation import Deadline, until_gone
 from service.explain_models import ExplainBody, Explanation
 from service.explaining import explanation
 from service.formats import JSON, json_response, negotiate
-from service.parameters import only_known_parameters
+from service.parameters import only_known_parameters, seconds_allowed
 from service.principal import ForbiddenError, principal_of
 from service.problems import InvalidParameterError
 from service.validation import read_as
@@ -86,9 +86,7 @@ async def post_explain(
     negotiate(request, (JSON,) if format == "json" else ("text/plain",))
     service = service_of(request)
     body = read_as(ExplainBody, await read_json(request, service.settings.max_body_bytes))
-    deadline = Deadline(
-        _timeout(service.settings.query_timeout, service.settings.max_query_timeout, body.timeout)
-    )
+    deadline = Deadline(seconds_allowed(service.settings, body.timeout))
     work = deadline.hold(explanation(service, principal_of(request), body, deadline))
     found = await until_gone(request, work)
     if format == "json":
@@ -104,11 +102,3 @@ async def post_explain(
             parameter="format",
         )
     return Response(as_mermaid(found), media_type=TEXT, headers=headers)
-
-
-def _timeout(default: float, most: float, asked: float | None) -> float:
-    if asked is not None and asked > most:
-        raise InvalidParameterError(
-            f"timeout {asked} exceeds this service's maximum of {most:g} s", maximum=most
-        )
-    return default if asked is None else float(asked)

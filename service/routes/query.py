@@ -42,9 +42,8 @@ from service.evaluation import Deadline, until_gone
 from service.formats import ROW_TYPES, negotiate, rows_response
 from service.goal import Selection, select
 from service.models import QueryBody, QueryPage
-from service.parameters import only_known_parameters
+from service.parameters import only_known_parameters, seconds_allowed
 from service.principal import Principal, principal_of
-from service.problems import InvalidParameterError
 from service.projection import projected_page
 from service.reading import page_limit, pin
 from service.routes.relations import ROWS
@@ -106,7 +105,7 @@ async def post_query(request: Request) -> Response:
     body = read_as(QueryBody, await read_json(request, service.settings.max_body_bytes))
     text = body.query
     limit = page_limit(service, body.limit, principal)
-    deadline = Deadline(_timeout(service, body.timeout))
+    deadline = Deadline(seconds_allowed(service.settings, body.timeout))
     digest = query_digest("query", text)
     start = None if body.cursor is None else decode_cursor(body.cursor, digest)
     query = with_place("query", lambda: parse_query(text, ANY_PREFIX))
@@ -183,15 +182,3 @@ def _row(selection: Selection, start: Cursor) -> Tuple:
     ):
         raise InvalidCursorError("the cursor is damaged; start again without one")
     return row
-
-
-def _timeout(service: Service, asked: float | None) -> float:
-    settings = service.settings
-    if asked is None:
-        return settings.query_timeout
-    if asked > settings.max_query_timeout:
-        raise InvalidParameterError(
-            f"timeout {asked} exceeds this service's maximum of {settings.max_query_timeout:g} s",
-            maximum=settings.max_query_timeout,
-        )
-    return float(asked)

@@ -23,12 +23,19 @@ from engine.errors import (
 )
 from service.access.roles import needs
 from service.body import off_loop
-from service.context import Service, service_of
+from service.context import service_of
 from service.describe import READ_ERRORS, WRITE_ERRORS, problems
 from service.evaluation import until_gone
 from service.formats import answers_json, json_response
 from service.models import TransactionResult
-from service.parameters import AtLeast, SourceName, Write, WriteOptions, only_known_parameters
+from service.parameters import (
+    AtLeast,
+    SourceName,
+    Write,
+    WriteOptions,
+    only_known_parameters,
+    seconds_allowed,
+)
 from service.principal import Principal, principal_of
 from service.problems import InvalidParameterError
 from service.reading import pin
@@ -205,7 +212,7 @@ async def _answer(request: Request, asked: Asked, timeout: float | None, at_leas
     principal.check_read([TRIPLE])
     wanted = formats(request, asked.hints)
     await off_loop(len(asked.text), lambda: check_query(asked.text))
-    seconds = _seconds(service, timeout)
+    seconds = seconds_allowed(service.settings, timeout)
     snapshot = await pin(service, at_least)
     sent: dict[str, Any] = {
         "query": asked.text,
@@ -239,7 +246,7 @@ async def _update(
 ) -> Response:
     service, principal = service_of(request), principal_of(request)
     await off_loop(len(asked.text), lambda: _check_update(principal, asked.text))
-    seconds = _seconds(service, timeout)
+    seconds = seconds_allowed(service.settings, timeout)
     snapshot = await pin(service, at_least)
     sent = {"text": asked.text, "most": service.settings.sparql_update_triples}
 
@@ -271,18 +278,6 @@ def _check_update(principal: Principal, text: str) -> None:
     found = operations(text)
     if found is None or any(operation.kind != "insert data" for operation in found):
         principal.check_read([TRIPLE])
-
-
-def _seconds(service: Service, asked: float | None) -> float:
-    settings = service.settings
-    if asked is None:
-        return settings.query_timeout
-    if asked > settings.max_query_timeout:
-        raise InvalidParameterError(
-            f"timeout {asked} exceeds this service's maximum of {settings.max_query_timeout:g} s",
-            maximum=settings.max_query_timeout,
-        )
-    return asked
 
 
 _SD = "http://www.w3.org/ns/sparql-service-description#"

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zedlog.client.connection import Connection
 from zedlog.client.errors import Json, ServiceError, Unreachable, error_of
-from zedlog.client.events import Event, event_of
+
+if TYPE_CHECKING:
+    from zedlog.client.events import Event
 
 HEARTBEAT = 10.0
 FIRST_PAUSE, LAST_PAUSE = 0.25, 5.0
@@ -88,6 +90,9 @@ async def following(
 
 async def as_objects(events: AsyncGenerator[Json, None], progress: bool) -> AsyncGenerator[Event, None]:
     """The events as objects; those that only say that nothing has changed, if `progress`."""
+    # Imported here: the command line follows feeds without the models, which take long to load.
+    from zedlog.client.events import event_of
+
     async with aclosing(events):
         async for raw in events:
             event = event_of(raw) if progress or raw["event"] != "progress" else None
