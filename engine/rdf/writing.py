@@ -38,21 +38,20 @@ def write_document(lines: Path, target: Path, format_: str, prefixes: Mapping[st
         quads = parse(file, format=RdfFormat.N_QUADS, lenient=True)
         statements: Iterator[Quad] | Iterator[Triple] = quads
         if format_ == RDFXML:
-            statements = map(_for_xml, quads)
+            statements = (for_xml(quad.triple) for quad in quads)
         elif format_ not in DATASETS:
             statements = (quad.triple for quad in quads)
         serialize(statements, out, format=oxigraph(format_), prefixes=dict(prefixes) or None)
 
 
-def _for_xml(quad: Quad) -> Triple:
+def for_xml(triple: Triple) -> Triple:
     """The triple, with labels of blank nodes that XML takes.
 
     Raises:
-        ValueError: it cannot be written.
+        ValueError: it cannot be written; the text begins with CANNOT_HOLD.
     """
     from pyoxigraph import BlankNode, Triple
 
-    triple = quad.triple
     if not _PROPERTY.fullmatch(triple.predicate.value):
         raise ValueError(
             f"{CANNOT_HOLD}, because its property does not end in a name: {triple}; choose another format"

@@ -109,9 +109,11 @@ def _text(given: str) -> str:
 
 
 def _write(data: bytes) -> None:
-    # CSV ends its lines as its specification wants; nothing is changed in what the service sent.
+    # What the service sent, unchanged, for CSV ends its lines as its specification wants; the last line is ended.
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
+    if not data.endswith(b"\n"):
+        sys.stdout.buffer.write(b"\n")
     sys.stdout.buffer.flush()
 
 

@@ -15,6 +15,7 @@ from nicegui import ui
 from nicegui.elements.upload_files import FileUpload
 from nicegui.events import UploadEventArguments
 
+from engine.bulk.request import STATEMENTS, TRIPLE
 from service.console.dry_run import changed, committed
 from service.console.file_preview import Preview, head_of, preview
 from service.console.here import Here
@@ -25,7 +26,6 @@ Json = dict[str, Any]
 _TYPES: Final = ("symbol", "number", "float", "bool")
 _MEDIA: Final = {"csv": "text/csv", "tsv": "text/tab-separated-values", "jsonl": "application/x-ndjson"}
 _OWN_RELATION: Final = ("facts",)
-_DEFAULTS: Final = {"ntriples": "triple"}
 _ADD, _REPLACE = "Add the rows (a bulk job)", "Replace what a source asserts"
 
 
@@ -44,7 +44,8 @@ class ImportForm:
             .classes("w-full")
         )
         ui.label(
-            "CSV, TSV, JSON lines, Parquet, N-Triples or Souffle's .facts; packed with gzip or bzip2, too."
+            "CSV, TSV, JSON lines, Parquet, RDF (Turtle, N-Triples, RDF/XML and others) or Souffle's .facts; "
+            "packed with gzip or bzip2, too."
         ).classes("text-caption")
         self._form = ui.column().classes("w-full")
         self._outcome = ui.column().classes("w-full")
@@ -202,10 +203,10 @@ class ImportForm:
 
 def _relation_of(name: str, kind: str) -> str:
     """A relation's name that is like the file's."""
+    if kind in STATEMENTS:
+        return TRIPLE
     stem = name.rpartition("/")[2].partition(".")[0]
     found = re.sub(r"\W", "_", stem, flags=re.ASCII).strip("_")
-    if kind in _DEFAULTS:
-        return _DEFAULTS[kind]
     return f"r_{found}" if not found or found[0].isdigit() else found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
@@ -31,6 +30,7 @@ from engine.errors import (
     InvalidRequestError,
     ZedlogError,
 )
+from engine.rdf.writing import for_xml
 from service.sparql.graphs import without_default
 from service.sparql.syntax import syntax_error
 
@@ -49,7 +49,6 @@ GRAPHS: Final = {
     "application/ld+json": RdfFormat.JSON_LD,
 }
 T = TypeVar("T")
-_ELEMENT: Final = re.compile(r"[^\W\d][\w.\-]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +139,11 @@ def _wanted(asked: Asked, form: Form) -> str:
 
 def _written(found: QueryTriples, kind: str, asked: Asked) -> bytes:
     triples = evaluated(lambda: _distinct(found, asked.rows), asked.query)
-    if kind == "application/rdf+xml":
-        wrong = next((t for t in triples if not _ELEMENT.search(t.predicate.value)), None)
-        if wrong is not None:
-            raise InvalidRequestError(
-                f"the property {wrong.predicate} cannot be written in RDF/XML, where its end must be a name; "
-                "ask for text/turtle"
-            )
+    if GRAPHS[kind] == RdfFormat.RDF_XML:
+        try:
+            triples = list(map(for_xml, triples))
+        except ValueError as error:
+            raise InvalidRequestError(f"{error}, for example text/turtle") from None
     out = _Bounded(asked.bytes)
     evaluated(lambda: serialize(triples, out, format=GRAPHS[kind]), asked.query)
     return out.getvalue()

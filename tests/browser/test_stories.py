@@ -164,6 +164,12 @@ def test_story_6_why_not_and_the_smallest_repair_is_tried_and_kept(me: Visitor) 
     me.shot("preview")
     dialog.get_by_role("button", name="Keep it").click()
     expect(page.get_by_text('climbs("ben","lab") holds at epoch 4.')).to_be_visible()
+    # The address keeps the epoch that was asked for, and opens the same answer.
+    page.get_by_label("Epoch (or the newest)").fill("3")
+    page.get_by_role("button", name="Explain").click()
+    page.wait_for_url("**as_of=3*")
+    page.reload()
+    expect(page.get_by_text('climbs("ben","lab") does not hold at epoch 3.')).to_be_visible()
 
 
 def test_story_7_changes_are_watched_paused_and_resumed_without_a_gap(me: Visitor, live: LiveSystem) -> None:

@@ -177,6 +177,8 @@ def test_an_outcome_that_is_late_is_waited_for(scripted: Make) -> None:
         (413, "body_too_large", errors.InvalidRequest),
         (422, "syntax_error", errors.ProgramFault),
         (422, "not_stratified", errors.ProgramFault),
+        (422, "sparql_syntax", errors.ProgramFault),
+        (422, "unknown_prefix", errors.ProgramFault),
         (422, "budget_exceeded", errors.BudgetExceeded),
         (422, "bad_rows", errors.ServiceError),
         (500, "internal_error", errors.ServerFault),

@@ -47,7 +47,7 @@ def test_an_update_and_the_formats_of_a_query(sparql: Sparql, tmp_path: Path) ->
         [word.strip() for word in line.split("│")[1:-1]] for line in table.out.splitlines()
     ]
     assert "2 rows at epoch" in table.err
-    assert sparql("ASK { <urn:a> ?p 5 }").out == "true"
+    assert sparql("ASK { <urn:a> ?p 5 }").out == "true\n"
     assert "yes, at epoch" in sparql("ASK { <urn:a> ?p 5 }", "--format", "table").out
     assert "no, at epoch" in sparql("ASK { <urn:a> ?p 6 }", "--format", "table").out
     graph = "CONSTRUCT { ?s <urn:called> ?n } WHERE { ?s <urn:name> ?n } "
@@ -61,7 +61,7 @@ def test_an_update_and_the_formats_of_a_query(sparql: Sparql, tmp_path: Path) ->
 
 def test_a_query_from_standard_input(sparql: Sparql, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("ASK { }"))
-    assert sparql("-").out == "true"
+    assert sparql("-").out == "true\n"
 
 
 def test_what_is_wrong_is_said(sparql: Sparql) -> None:

@@ -253,3 +253,11 @@ def test_a_property_that_rdf_xml_cannot_write_is_an_error(filled: Endpoint) -> N
     )
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
     assert "<http://example.org/1>" in answer.json()["detail"]
+
+
+def test_a_character_that_xml_does_not_have_is_an_error(filled: Endpoint) -> None:
+    query = 'CONSTRUCT { ?s ?p "a\\u0001b" } WHERE { ?s ?p ?o }'
+    answer = filled.get(query, "application/rdf+xml")
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
+    assert "text/turtle" in answer.json()["detail"]
+    assert filled.get(query, "text/turtle").status_code == 200

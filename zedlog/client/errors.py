@@ -129,6 +129,9 @@ _BY_CODE: dict[str, type[ServiceError]] = {
         (
             "program_error",
             "syntax_error",
+            "sparql_syntax",
+            "sparql_unsupported",
+            "unknown_prefix",
             "arity_mismatch",
             "type_mismatch",
             "unsafe_rule",

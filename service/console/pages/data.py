@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 from nicegui import ui
 
+from engine.bulk.request import EXPORT_FORMATS, suffixes
 from service.console.dry_run import committed
 from service.console.here import Here, Page
 from service.console.import_form import ImportForm
@@ -14,8 +15,6 @@ from service.console.job_view import JobList, follow
 from zedlog.client.connection import keyed, new_key
 
 Json = dict[str, Any]
-_FORMATS: Final = ("csv", "tsv", "jsonl", "parquet", "ntriples")
-_SUFFIXES: Final = {"ntriples": "nt"}
 _RELATION, _QUERY = "A relation", "The answers of a query"
 
 
@@ -83,7 +82,7 @@ class _Data:
                     .classes("grow")
                     .bind_visibility_from(what, "value", value=_QUERY)
                 )
-                kind = ui.select(list(_FORMATS), value="csv", label="Format").style("min-width: 7rem")
+                kind = ui.select(list(EXPORT_FORMATS), value="csv", label="Format").style("min-width: 7rem")
                 path = ui.input("File", placeholder="edges.csv").props("spellcheck=false")
                 overwrite = ui.switch("Write over what exists", value=False)
 
@@ -152,7 +151,7 @@ class _Data:
 
 def _path_of(body: Json) -> str:
     name = body.get("relation") or "answers"
-    return f"{name}.{_SUFFIXES.get(body['format'], body['format'])}"
+    return name + suffixes(body["format"])[0]
 
 
 PAGE = Page("/console/data", "Data", "swap_vert", build, key="d")

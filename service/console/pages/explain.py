@@ -113,7 +113,7 @@ class _Explanation:
             body["changed_at" if mode == "change" else "as_of"] = epoch
         self._here.remember(
             tuple=text,
-            epoch=epoch,
+            as_of=epoch,
             mode=None if mode == "why" else mode,
             origins="yes" if body["origins"] else None,
         )
