@@ -250,6 +250,7 @@ class ResidentStratum:
         self._meter.check_time()
         self._call(dred.over_delete, board.relations, board.indexes, board.tape, board.plans, board.bounds)
         self._flush()
+        self._set_quiet()
         # Until here an entry has only gone.
         gone = {name: self._journal[name].entries[0] for name in self._stratum.relations}
         self.run()

@@ -1,47 +1,25 @@
-"""DRed: that an epoch was maintained by over-deletion and re-derivation is seen in its cost, and in nothing else.
+"""DRed, by hand: what is over-deleted and derived again, in cases small enough to be counted, and where it is refused.
 
-The master property under a strategy that is drawn for each epoch; what is over-deleted in cases that can be counted by
-hand; and what is refused, or updated instead.
+The master property is in tests/elastic/test_master_property_dred.py.
 """
 
 from __future__ import annotations
 
-import contextlib
 import random
 from typing import Any, cast
 
 import pytest
-from hypothesis import HealthCheck, given, note, settings
-from hypothesis import strategies as st
 
-from engine.data.transaction import STRATEGIES, Strategy
+from engine.data.transaction import Strategy
 from engine.database.epoch import EpochResult
-from engine.errors import (
-    BudgetExceededError,
-    EvaluationError,
-    InvalidRequestError,
-    NegativeWeightError,
-    ZedlogError,
-)
+from engine.errors import BudgetExceededError, EvaluationCancelledError, InvalidRequestError
 from engine.maintenance.placement import Budget
-from engine.maintenance.policy import Policy
-from tests.elastic.test_master_property_switching import (
-    MORE,
-    NEVER,
-    assert_same_published,
-    reasoner_of,
-    restarted_with,
-)
-from tests.oracle.programs import History, histories
-from tests.oracle.stratified_programs import DialectHistory, dialect_histories
 from tests.oracle.subject import assert_same_state, changes_of, everything
-from tests.oracle.test_master_property import expected_after, overdrawn, share
 from zedlog import Reasoner
 
 LINEAR = [("tc(x, y) :- arc(x, y).", 1), ("tc(x, z) :- tc(x, y), arc(y, z).", 1)]
 NON_LINEAR = [("tc(x, y) :- arc(x, y).", 1), ("tc(x, z) :- tc(x, y), tc(y, z).", 1)]
 SHORTEST = [("sp(x, min(d)) :- start(x, d).", 1), ("sp(y, min(d + c)) :- sp(x, d), cost(x, y, c).", 1)]
-strategies = st.sampled_from(("dred", *STRATEGIES))
 
 
 def arcs(*pairs: tuple[int, int], weight: int = 1) -> dict[str, list[tuple[tuple[int, int], int]]]:
@@ -56,92 +34,6 @@ def maintained(*pairs: tuple[int, int], rules: list[tuple[str, int]] | None = No
 
 def tuples(reasoner: Reasoner, relation: str = "tc") -> set[tuple[Any, ...]]:
     return {tuple(row) for row in reasoner.facts(relation)}
-
-
-@share(0.6 * MORE)
-@given(histories(), st.data())
-def test_the_strategy_of_an_epoch_is_seen_in_its_cost_alone(history: History, data: st.DataObject) -> None:
-    note(history)
-    expected_after(history.epochs)
-    steady, mixed = reasoner_of(history, NEVER), reasoner_of(history, 0.2)
-    for position, epoch in enumerate(history.epochs):
-        facts, rules = epoch.fact_changes(), epoch.rule_changes()
-        strategy = data.draw(strategies)
-        expected = steady.apply(facts=facts, rules=rules)
-        promised = mixed.dry_run(facts=facts, rules=rules, strategy=strategy)
-        result = mixed.apply(facts=facts, rules=rules, strategy=strategy)
-        assert changes_of(result) == changes_of(promised) == changes_of(expected)
-        assert result.counts == expected.counts
-        assert_same_published(result, expected)
-        assert_same_state(mixed, steady)
-        mixed.check_invariants()
-        assert (result.cost, result.strategy, result.reason) == (
-            promised.cost,
-            promised.strategy,
-            promised.reason,
-        )
-        if strategy == "dred":
-            assert result.strategy in ("dred", "update")
-            assert result.cost["abandoned"] == 0
-        if position == history.restart_after:
-            mixed = restarted_with(mixed, Policy())
-
-
-@share(0.25 * MORE)
-@given(
-    histories(),
-    st.builds(Budget, **{limit: st.integers(1, 60) for limit in ("derivations", "tuples", "height")}),
-)
-def test_what_is_refused_under_dred_leaves_everything(history: History, budget: Budget) -> None:
-    note((history, budget))
-    expected_after(history.epochs)
-    reasoner = reasoner_of(history, NEVER, budget=budget)
-    for position, epoch in enumerate(history.epochs, start=1):
-        before = everything(reasoner)
-        facts, rules = epoch.fact_changes(), epoch.rule_changes()
-        if epoch.overdraw is not None and position > 1:
-            more = overdrawn(epoch, history.epochs[:position])
-            with pytest.raises(ZedlogError):
-                reasoner.apply(facts=more[0], rules=more[1], strategy="dred")
-            assert everything(reasoner) == before
-        with contextlib.suppress(BudgetExceededError, NegativeWeightError):
-            reasoner.dry_run(facts=facts, rules=rules, strategy="dred")
-        assert everything(reasoner) == before
-        try:
-            reasoner.apply(facts=facts, rules=rules, strategy="dred")
-        except (BudgetExceededError, NegativeWeightError):
-            assert everything(reasoner) == before
-        reasoner.check_invariants()
-
-
-@settings(share(0.4 * MORE), suppress_health_check=[HealthCheck.too_slow])
-@given(dialect_histories())
-def test_the_whole_language_where_some_strata_are_updated(history: DialectHistory) -> None:
-    note(history)
-    budget = Budget(height=300)
-    steady, by_dred = (reasoner_of(history, NEVER, budget=budget) for _ in range(2))
-    for change in history.changes:
-        outcomes: list[Any] = []
-        for reasoner, strategy in ((steady, None), (by_dred, cast("Strategy", "dred"))):
-            try:
-                try:
-                    outcome = reasoner.apply(**change.arguments(), strategy=strategy)
-                except InvalidRequestError as error:
-                    if error.detail.get("strategy") != "dred":
-                        raise
-                    outcome = reasoner.apply(**change.arguments())
-                outcomes.append(changes_of(outcome))
-            except ZedlogError as error:
-                outcomes.append(type(error))
-        # What is computed on the way, and so may have no value, differs between the two.
-        if any(outcome in (EvaluationError, BudgetExceededError) for outcome in outcomes):
-            return
-        assert outcomes[0] == outcomes[1]
-        assert_same_state(by_dred, steady)
-        by_dred.check_invariants()
-
-
-# ---- cases by hand
 
 
 def test_tuples_that_support_each_other_in_a_circle_go() -> None:
@@ -235,9 +127,9 @@ def test_what_is_negated_below_counts_both_ways() -> None:
 
 
 @pytest.mark.parametrize("rules", [LINEAR, NON_LINEAR], ids=["linear", "non-linear"])
-def test_random_deletions_from_a_graph(rules: list[tuple[str, int]]) -> None:
+def test_arcs_of_a_graph_that_go_and_come_back(rules: list[tuple[str, int]]) -> None:
     draw = random.Random(5)
-    pairs = sorted({(draw.randrange(30), draw.randrange(30)) for _ in range(70)})
+    pairs = sorted({(draw.randrange(18), draw.randrange(18)) for _ in range(40)})
     reasoner, steady = maintained(*pairs, rules=rules), maintained(*pairs, rules=rules)
     draw.shuffle(pairs)
     deleted = 0
@@ -264,6 +156,41 @@ def test_deep_recursion_reaches_beyond_the_first_room_of_the_lists() -> None:
     result = reasoner.apply(facts={"start": [((0,), -1)], **arcs((0, 1))}, strategy="dred")
     assert "over-deleted 1 tuple, re-derived 0" in result.reason
     assert tuples(reasoner, "reached") == set()
+
+
+def test_many_tuples_that_wait_at_once() -> None:
+    many = 1500
+    rules = [("p(x, y) :- arc(x, y).", 1), ("q(y) :- p(_, y).", 1), ("p(y, y) :- q(y), arc(_, y).", 1)]
+    pairs = [(i, i % 700) for i in range(many)]
+    reasoner, steady = maintained(*pairs, rules=rules), maintained(*pairs, rules=rules)
+    change = arcs(*pairs[:-1], weight=-1)
+    result = reasoner.apply(facts=change, strategy="dred")
+    assert changes_of(result) == changes_of(steady.apply(facts=change, strategy="update"))
+    assert over_deleted(result) >= many
+    assert_same_state(reasoner, steady)
+    assert tuples(reasoner, "q") == {(99,)}
+
+
+def test_a_budget_that_ends_on_the_way_leaves_everything() -> None:
+    size = 6
+    complete = [(a, b) for a in range(size) for b in range(size) if a != b]
+    change = arcs((0, 1), weight=-1)
+    reasoner = maintained(*complete, rules=NON_LINEAR)
+    needed = reasoner.dry_run(facts=change, strategy="dred").cost["derivations"]
+    before = everything(reasoner)
+    # The over-deletion takes away about half of them.
+    for limit in (1, needed // 4, needed // 2, needed - 1):
+        reasoner.budget = Budget(derivations=limit)
+        with pytest.raises(BudgetExceededError, match="derivations"):
+            reasoner.apply(facts=change, strategy="dred")
+        assert everything(reasoner) == before
+        reasoner.check_invariants()
+    reasoner.budget = Budget(cancelled=lambda: True)
+    with pytest.raises(EvaluationCancelledError):
+        reasoner.apply(facts=change, strategy="dred")
+    assert everything(reasoner) == before
+    reasoner.budget = Budget(derivations=needed)
+    assert reasoner.apply(facts=change, strategy="dred").counts == {"arc": (0, 1)}
 
 
 def test_a_checkpoint_goes_on_with_dred() -> None:
@@ -309,6 +236,15 @@ def test_a_program_that_only_aggregates_in_its_recursion_is_refused() -> None:
     # The last rule goes, and with it the reason.
     reasoner.apply(rules=[(rule, -1) for rule, _ in SHORTEST], strategy="dred")
     assert reasoner.rules() == []
+
+
+def test_a_database_on_spark_refuses_it() -> None:
+    # Nothing is evaluated, so no session starts.
+    reasoner = Reasoner(placement="spark")
+    with pytest.raises(InvalidRequestError, match="the database is on Spark: leave the strategy out"):
+        reasoner.apply(facts=arcs((1, 2)), rules=LINEAR, strategy="dred")
+    assert reasoner.epoch == 0
+    reasoner.close()
 
 
 def test_facts_alone_need_no_rules() -> None:
