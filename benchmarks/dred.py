@@ -33,6 +33,9 @@ Change = dict[str, Any]
 def compare(name: str, reasoner: Reasoner, change: Change, back: Change, runs: int) -> list[Figure]:
     """Make a change by each strategy in turns."""
     best: dict[str, tuple[float, EpochResult]] = {}
+    # The first epochs enlarge arrays, and load kernels.
+    for first in (change, back):
+        reasoner.apply(**first, strategy="dred")
     for run in range(runs):
         for strategy in (*STRATEGIES[run % 3 :], *STRATEGIES[: run % 3]):
             with evaluating() as spent:
