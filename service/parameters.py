@@ -132,7 +132,8 @@ async def write_options(
     strategy: Annotated[
         Strategy | None,
         Query(
-            description="How to evaluate it: `auto` (the engine chooses), `update` to its end, or `bootstrap`."
+            description="How to evaluate it: `auto` (the engine chooses), `update` to its end, `bootstrap`, or `dred` "
+            "(delete whatever lost a derivation, and derive again what has another one)."
         ),
     ] = None,
     placement: Annotated[

@@ -27,7 +27,7 @@ from engine.data.values import VALUE_TYPES, Value, all_plain, numbers_of, plain_
 from engine.errors import CorruptLogError, InvalidRequestError, InvalidValueError, InvalidWeightError, shown
 
 Mode = Literal["zset", "set"]
-Strategy = Literal["auto", "update", "bootstrap"]
+Strategy = Literal["auto", "update", "bootstrap", "dred"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
 PlacementName = Literal["auto", "resident", "spark"]
 PLACEMENTS: tuple[str, ...] = get_args(PlacementName)

@@ -54,6 +54,7 @@ from engine.language.schema import ColumnType, Schema
 from engine.maintenance.change import RelationChange
 from engine.maintenance.placement import ANY_HEIGHT, Budget, Executed, FactDelta
 from engine.maintenance.policy import Policy, reason
+from engine.maintenance.repair import told
 from engine.resident.checkpoint import CheckpointUnusable
 from engine.resident.placement import ResidentPlacement
 
@@ -143,16 +144,26 @@ class Writer:
         state has not moved.
 
         Raises:
-            ZedlogError: the placement that is asked for is not available.
+            ZedlogError: the placement that is asked for is not available, or does not know the strategy.
         """
         epoch, places = self._database.epoch, self._database.places
         self._evaluation = self._policy.asking(transaction.strategy), transaction.placement
         self._forget_symbols()
         places.begin(transaction.placement, transaction.dry_run, self.budget, Encoder(self._database.symbols))
         try:
+            self._check_strategy()
             return work()
         finally:
             places.end(committed=self._database.epoch != epoch)
+
+    def _check_strategy(self) -> None:
+        if self._evaluation[0].strategy == "dred" and self._database.placement.name == "spark":
+            raise InvalidRequestError(
+                "the strategy dred is done in the engine process only, and the database is on Spark: leave the "
+                "strategy out, or ask for the placement resident as well",
+                strategy="dred",
+                placement="spark",
+            )
 
     def _forget_symbols(self) -> None:
         """Forget the symbols that nothing uses, once the number of symbols has doubled since the last time, so that
@@ -425,7 +436,10 @@ class Writer:
         changes, changed = self._named(program, executed)
         policy, _ = self._evaluation
         first = mark if self._unpublished is None else self._unpublished
-        why = reason(policy, executed.switched, executed.rebuilt).replace(PRIME, "")
+        why = reason(policy, executed.switched, executed.rebuilt)
+        if by_dred := told(executed.repaired):
+            why = f"{why}; {by_dred}"
+        why = why.replace(PRIME, "")
         return EpochRecord(
             epoch=self._database.epoch + 1,
             relations=changes,
@@ -435,7 +449,7 @@ class Writer:
             declarations=program.declaration_text,
             first_symbol=first,
             symbols=self._database.symbols.since(first),
-            strategy="bootstrap" if executed.switched or policy.strategy == "bootstrap" else "update",
+            strategy=_strategy(executed, policy),
             placement=self._database.placement.name,
             derivations=executed.derivations,
             reason=f"{why}; {self._database.places.why}" if self._database.places.why else why,
@@ -486,6 +500,13 @@ class Writer:
                 decoded = zip(tuples, change.present[moved].tolist(), strict=True)
                 changes.setdefault(changed_name(relation), []).extend(decoded)
         return changes
+
+
+def _strategy(executed: Executed, policy: Policy) -> str:
+    """The strategy that an epoch took, in a word."""
+    if executed.switched or policy.strategy == "bootstrap":
+        return "bootstrap"
+    return "dred" if any(not one.instead for one in executed.repaired) else "update"
 
 
 def _fuller(old: Schema | None, new: Schema | None) -> Schema:

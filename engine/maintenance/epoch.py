@@ -12,6 +12,7 @@ What is done with a stratum:
   another recursion.
 - It is *bootstrapped* if the policy asks for it, or gives up its update on the way (policy.py): what the update did is
   undone, and the stratum is computed from nothing.
+- Where DRed is asked for, it is updated by over-deletion and re-derivation if that can be done (repair.py).
 - Otherwise it is *updated*: lower changes go through the old rules, then rules that appeared or disappeared are joined
   as a whole, folds look at the groups that changed, and facts are asserted. Heights follow (docs/evaluation.md).
 """
@@ -34,6 +35,7 @@ from engine.maintenance.meter import DROPPED, Meter
 from engine.maintenance.oscillation import Swing
 from engine.maintenance.placement import Encode, Executed, FactDelta
 from engine.maintenance.policy import Abandoned, BootstrapCost, Course, OwnFacts, Policy, Switched
+from engine.maintenance.repair import Repaired, check_positive, repaired
 
 Costs = dict[tuple[str, ...], BootstrapCost]
 """The cost of the last bootstrap of each stratum, by its relations."""
@@ -115,6 +117,7 @@ class Epoch:
         self._moved: set[str] = set()
         self._rebuilt: list[tuple[str, ...]] = []
         self._switched: list[Switched] = []
+        self._repaired: list[Repaired] = []
         self._estimate = self._bootstrap = 0
 
     @property
@@ -139,7 +142,10 @@ class Epoch:
         Raises:
             BudgetExceededError, EvaluationCancelledError, WeightOverflowError, FixpointNotReachedError: the state is
             incomplete, and has to be rolled back.
+            InvalidRequestError: the strategy is not for this program.
         """
+        if self._policy.strategy == "dred":
+            check_positive(self.circuit)
         try:
             for stratum in self._walk:
                 self._bring(stratum, host_of(stratum), meter)
@@ -160,6 +166,7 @@ class Epoch:
             tuple(self._switched),
             self._estimate,
             self._bootstrap,
+            tuple(self._repaired),
         )
 
     def keep(self) -> None:
@@ -282,7 +289,13 @@ class Epoch:
             work.assert_held()
         for name, delta in facts.items():
             work.assert_facts(name, delta)
-        work.run()
+        done = None
+        if before is not None and self._policy.strategy == "dred":
+            done = repaired(stratum, work)
+        if done is not None:
+            self._repaired.append(done)
+        if done is None or done.instead:
+            work.run()
 
 
 def _ids(stratum: Stratum) -> set[str]:

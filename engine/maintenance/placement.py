@@ -19,6 +19,7 @@ from engine.data.symbols import SymbolTable
 from engine.language.syntax import Constant
 from engine.maintenance.change import RelationChange
 from engine.maintenance.policy import Policy, Switched
+from engine.maintenance.repair import Repaired
 
 DEFAULT = Policy()
 MAX_HEIGHT = 1_100_000
@@ -63,6 +64,7 @@ class Executed:
 
     estimate: the largest estimates, made on the way, of what the updates needed in all. bootstrap: what bootstraps of
     the strata that changed were expected to need. Both in derivations; they count strata that were derived before.
+    repaired: what DRed did to the strata that changed, where the transaction asks for it.
     """
 
     relations: Mapping[str, RelationChange]
@@ -71,6 +73,7 @@ class Executed:
     switched: tuple[Switched, ...] = ()
     estimate: int = 0
     bootstrap: int = 0
+    repaired: tuple[Repaired, ...] = ()
 
     @property
     def abandoned(self) -> int:

@@ -64,9 +64,10 @@ class Policy:
     """How the strategy of each stratum is chosen.
 
     strategy: `update` never abandons; `bootstrap` computes every stratum that changes from nothing; `auto` follows the
-    rule. switch: see the module; 0 is the same as `bootstrap`, infinity as `update`. floor: the least number of pushes
-    that a switch must save, because new arrays cost something too. price: the cost of an update's push, in pushes of a
-    bootstrap. pivoted: how many times as much it is where the bootstrap is done in blocks of pivots.
+    rule; `dred` over-deletes and derives again where that can be done (repair.py), and never abandons. switch: see the
+    module; 0 is the same as `bootstrap`, infinity as `update`. floor: the least number of pushes that a switch must
+    save, because new arrays cost something too. price: the cost of an update's push, in pushes of a bootstrap. pivoted:
+    how many times as much it is where the bootstrap is done in blocks of pivots.
     """
 
     strategy: Strategy = "auto"
@@ -91,7 +92,7 @@ class Policy:
     @property
     def never(self) -> bool:
         """Whether every update runs to its end."""
-        return self.strategy == "update" or (self.strategy == "auto" and math.isinf(self.switch))
+        return self.strategy in ("update", "dred") or (self.strategy == "auto" and math.isinf(self.switch))
 
     def asking(self, strategy: Strategy | None) -> Policy:
         """This policy with the strategy that a transaction asks for; None asks for nothing."""

@@ -154,9 +154,10 @@ I32_1, F64_1 = types.int32[::1], types.float64[::1]
     NOTED,
     SMALL,
     COLLECTED,
+    DELETING,
     MANY,
     GIVEN,
-) = range(33)
+) = range(34)
 LEDGER = GIVEN + 8
 # The tallies, float64: net and gross sums of the pushed weights, and the sign of what is being carried on.
 NET, GROSS, DIRECTION = range(3)
@@ -205,7 +206,7 @@ _add_postings, _remove_postings = inner(index_kernels.add_postings), inner(index
 
 
 @numba.njit(nogil=True)
-def _work(ledger, units):
+def count_work(ledger, units):
     """Count work; now and then ask whether the evaluation may go on."""
     ledger[WORK] += units
     if ledger[WORK] < _TICK:
@@ -230,7 +231,7 @@ def _charge(ledger, step):
         profile[2 * n] = ledger[HEIGHT]
         profile[2 * n + 1] = step
         ledger[PROFILE] = n + 1
-    return _work(ledger, step)
+    return count_work(ledger, step)
 
 
 # ---- the schedule
@@ -273,7 +274,7 @@ def _dequeue(ledger):
 
 
 @numba.njit(nogil=True)
-def _schedule(ledger, relations, n, rows, heights):
+def schedule(ledger, relations, n, rows, heights):
     """Look at these rows of own relation n at their heights. In an unsigned stratum a tuple's only entry is at its
     smallest supported height: support above it changes nothing while that stands, and `settle` finds it if it falls.
     """
@@ -414,9 +415,12 @@ def _deliver(ledger, tallies, relations, n, tuples, heights, weights, counted):
         return 1
     if ledger[HELD_TUPLES] > ledger[MOST_TUPLES] and call_back(ledger[CALL], ASK_TUPLES, n, 0) != 0:
         return 1
-    if _work(ledger, size) != 0:
+    if count_work(ledger, size) != 0:
         return 1
-    return _schedule(ledger, relations, n, rows, heights)
+    if ledger[DELETING] != 0:
+        # What is over-deleted is scheduled at the end (dred.py).
+        return 0
+    return schedule(ledger, relations, n, rows, heights)
 
 
 @numba.njit(nogil=True)
@@ -722,7 +726,7 @@ def _change_entries(ledger, relations, indexes, n, rows, weights, height, remova
 
 
 @numba.njit(nogil=True)
-def _apply(ledger, tallies, relations, indexes, tape, plans, bounds, n, rows, weights, removals, height):
+def apply(ledger, tallies, relations, indexes, tape, plans, bounds, n, rows, weights, removals, height):
     """One relation's entry changes at one height, through every plan that starts at it, and into the arrangements.
 
     plans[bounds[3 n + c] : bounds[3 n + c + 1]] are the plans whose other atoms of the relation see it as it was (c 0),
@@ -801,13 +805,13 @@ def _settle_height(ledger, tallies, relations, indexes, tape, plans, bounds, hei
             rows, weights, removals, later, heights = _settle(
                 relation_on(relations, n), touched, marks, np.int32(height), ledger[SIGNED_STRATUM] != 0
             )
-        if later.size > 0 and _schedule(ledger, relations, n, later, heights) != 0:
+        if later.size > 0 and schedule(ledger, relations, n, later, heights) != 0:
             return 1
         if rows.size > 0:
             changes.append((np.int64(n), rows, weights, np.int64(removals)))
     for n, rows, weights, removals in changes:
         if (
-            _apply(
+            apply(
                 ledger, tallies, relations, indexes, tape, plans, bounds, n, rows, weights, removals, height
             )
             != 0
@@ -822,7 +826,7 @@ def climb(ledger, tallies, relations, indexes, tape, plans, bounds):
     wanted to stop.
 
     relations, indexes: the board; the stratum's own relations come first. tape: the plans; plans, bounds: those that
-    start at own relations (`_apply`).
+    start at own relations (`apply`).
     """
     while True:
         height = np.int64(_NO_HEIGHT)
@@ -843,7 +847,7 @@ def climb(ledger, tallies, relations, indexes, tape, plans, bounds):
         ledger[HEIGHT] = height
         if height > ledger[TALLEST] and call_back(ledger[CALL], ASK_HEIGHT, height, 0) != 0:
             return 1
-        if _work(ledger, 64) != 0:
+        if count_work(ledger, 64) != 0:
             return 1
         if ledger[STEPPED] != 0:
             trait = np.int64(CLOCKED)

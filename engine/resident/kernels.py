@@ -28,7 +28,19 @@ from numba.core import event as events
 logger = logging.getLogger("zedlog.kernels")
 
 STAMP = "zedlog-kernels.sha256"
-_SOURCES = ("layout", "hashing", "views", "tape", "table", "index", "build", "join", "climb", "rowhash")
+_SOURCES = (
+    "layout",
+    "hashing",
+    "views",
+    "tape",
+    "table",
+    "index",
+    "build",
+    "join",
+    "climb",
+    "dred",
+    "rowhash",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,13 +27,13 @@ from engine.circuit.normal import Fold
 from engine.maintenance.meter import Meter
 from engine.maintenance.oscillation import Oscillation
 from engine.maintenance.placement import FactDelta
-from engine.resident import climb, steps, views
+from engine.resident import climb, dred, steps, views
 from engine.resident.board import Board
 from engine.resident.bound import AnyStep, BoundPlan, BoundStep
 from engine.resident.clocked import ClockedFold
 from engine.resident.folds import current_values, distinct_rows, fold_groups
 from engine.resident.journal import RelationJournal
-from engine.resident.layout import I32, I64
+from engine.resident.layout import I32, I64, NONE
 from engine.resident.relation import ONE, Relation
 from engine.resident.steps import Batch, BatchIndex, Runner, Target, joined_too_often
 
@@ -241,6 +241,21 @@ class ResidentStratum:
         self._call(climb.climb, board.relations, board.indexes, board.tape, board.plans, board.bounds)
         self._flush()
         self._runner.workspace.end()
+
+    def repair(self) -> tuple[int, int]:
+        """The same by DRed (dred.py): how many tuples were over-deleted, and how many of them derived again. Only for
+        an unsigned stratum.
+        """
+        board = self._board
+        self._meter.check_time()
+        self._call(dred.over_delete, board.relations, board.indexes, board.tape, board.plans, board.bounds)
+        self._flush()
+        self._set_quiet()
+        # Until here an entry has only gone.
+        gone = {name: self._journal[name].entries[0] for name in self._stratum.relations}
+        self.run()
+        back = (self._relations[name].arrays.heads["entry"][rows] != NONE for name, rows in gone.items())
+        return sum(map(len, gone.values())), sum(int(np.count_nonzero(there)) for there in back)
 
     def _last_height(self) -> int:
         """The greatest height at which an own relation has an entry now."""

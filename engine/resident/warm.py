@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from engine.resident import build, climb, index, join, rowhash, table
+from engine.resident import build, climb, dred, index, join, rowhash, table
 from engine.resident.kernels import Compiling, load_all, load_ends, telling
 
 __all__ = ["MODULES", "compile_missing", "load_all", "shown"]
 
-MODULES = (index, build, join, table, climb, rowhash)
+MODULES = (index, build, join, table, climb, dred, rowhash)
 """The modules of the kernels, which are known to `load_all` once these are imported."""
 
 

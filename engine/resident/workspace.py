@@ -69,6 +69,7 @@ class Workspace:
                 climb.STEPPED,
                 climb.NOTED,
                 climb.COLLECTED,
+                climb.DELETING,
             ]
         ] = 0
         ledger[climb.HEIGHT] = -1

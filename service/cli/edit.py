@@ -38,7 +38,12 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change,
 Delta = Annotated[bool, typer.Option("--delta", help="Show the tuples that appeared and disappeared.")]
 StrategyAsked = Annotated[
     str | None,
-    typer.Option("--strategy", metavar="|".join(STRATEGIES), help="How to evaluate the transaction."),
+    typer.Option(
+        "--strategy",
+        metavar="|".join(STRATEGIES),
+        help="How to evaluate the transaction: auto chooses between update and bootstrap; dred deletes whatever lost a "
+        "derivation, and derives again what has another one.",
+    ),
 ]
 PlacementAsked = Annotated[
     str | None,

@@ -9,7 +9,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-COLOURS: Final = {"update": "#3987c9", "bootstrap": "#d98e04", "mixed": "#8a4fbf", "refused": "#d9363e"}
+COLOURS: Final = {
+    "update": "#3987c9",
+    "bootstrap": "#d98e04",
+    "mixed": "#8a4fbf",
+    "dred": "#1f9d72",
+    "refused": "#d9363e",
+}
 """By the strategy of the epoch; what was refused made no epoch."""
 # Texts are drawn and not read as HTML, so that no name of a relation can be more than a name.
 _SHOW: Final = "(p) => p.data.told"

@@ -347,6 +347,11 @@ def test_a_change_says_how_it_is_to_be_evaluated_and_epochs_how_it_was(zedlog: Z
     # The width of the console decides where a cell is wrapped.
     shown = zedlog("epochs", "--limit", "1", "--format", "table").out
     assert {"bootstrap,", "resident:", "{b_p},"} <= set(shown.split())
+    zedlog("facts", "add", "b_e(3, 4).")
+    told = zedlog("facts", "retract", "b_e(2, 3).", "--strategy", "dred")
+    assert "over-deleted 1 tuple, re-derived 0" in told.out
+    newest = json.loads(zedlog("epochs", "--limit", "1", "--format", "json").out)[0]
+    assert (newest["strategy"], newest["placement"]) == ("dred", "resident")
     wrong = zedlog("rules", "add", "b_q(x) :- b_e(x, _).", "--placement", "cloud")
     assert wrong.status != 0
     assert '"auto", "resident" or "spark"' in wrong.err

@@ -8,7 +8,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ["tests/resident/test_join.py", "tests/resident/test_relation.py", "tests/test_reasoner.py"]
+TESTS = [
+    "tests/resident/test_join.py",
+    "tests/resident/test_relation.py",
+    "tests/resident/test_dred.py",
+    "tests/test_reasoner.py",
+]
 # Sizes that only compiled code can do in a test's time.
 LARGE = "not growth and not grown_out and not budget and not random_deletion and not evaluation"
 

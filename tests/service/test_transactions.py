@@ -49,6 +49,8 @@ def test_a_transaction_may_say_how_and_where_it_is_evaluated(
     body = {"facts": [EDGE]} if path == "/v1/transactions" else EDGE
     assert graph.post(f"{path}?strategy=bootstrap&placement=spark", body).status_code == 200
     assert database.log[-1][1].evaluation == ("bootstrap", "spark")
+    assert graph.post(f"{path}?strategy=dred", body).status_code == 200
+    assert database.log[-1][1].evaluation == ("dred", None)
     assert graph.post(path, body).status_code == 200
     assert database.log[-1][1].evaluation == (None, None)
     for wrong in ("strategy=quick", "placement=cloud"):
