@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from engine.bulk.faults import is_sparks
-from engine.bulk.outside import DELTA, ICEBERG, JDBC, KAFKA, Connection
+from engine.bulk.outside import DELTA, DRIVERS, ICEBERG, JDBC, KAFKA, Connection, driver_of
 from engine.bulk.request import AVRO, ImportRequest
 from engine.errors import (
     PackageMissingError,
@@ -23,17 +22,6 @@ from engine.errors import (
     ZedlogError,
 )
 
-_DRIVERS: Final = {
-    "postgresql": "org.postgresql:postgresql",
-    "mysql": "com.mysql:mysql-connector-j",
-    "mariadb": "org.mariadb.jdbc:mariadb-java-client",
-    "sqlserver": "com.microsoft.sqlserver:mssql-jdbc",
-    "oracle": "com.oracle.database.jdbc:ojdbc11",
-    "db2": "com.ibm.db2:jcc",
-    "h2": "com.h2database:h2",
-    "sqlite": "org.xerial:sqlite-jdbc",
-    "derby": "org.apache.derby:derby",
-}
 _NO_SOURCE = ("DATA_SOURCE_NOT_FOUND", "Failed to find the data source", "Failed to find data source")
 _NO_CLASS = ("ClassNotFoundException", "NoClassDefFoundError", "NoSuchMethodError", "AbstractMethodError")
 _NO_DRIVER = ("No suitable driver", *_NO_CLASS)
@@ -65,7 +53,9 @@ def package_missing(kind: str, spark: str, driver: str = "") -> PackageMissingEr
         AVRO: f"org.apache.spark:spark-avro_2.13:{spark}",
         DELTA: f"io.delta:delta-spark_{short}_2.13:VERSION",
         ICEBERG: f"org.apache.iceberg:iceberg-spark-runtime-{short}_2.13:VERSION",
-        JDBC: f"{_DRIVERS[driver]}:VERSION" if driver in _DRIVERS else "group:artifact:version of the driver",
+        JDBC: f"{DRIVERS[driver][0]}:VERSION"
+        if driver in DRIVERS
+        else "group:artifact:version of the driver",
     }
     what = f"the driver for jdbc:{driver}" if kind == JDBC else f"the package for {kind}"
     also = {DELTA: ", a release for", ICEBERG: ", a release for"}.get(kind, " for")
@@ -124,7 +114,7 @@ def explained_outside(
 
 def _of_database(text: str, request: ImportRequest, known: Connection, spark: str) -> ZedlogError | None:
     url = request.paths[0]
-    driver = url.split(":")[1] if url.count(":") > 1 else ""
+    driver = driver_of(url)
     # What the database says, without the frames of the stack.
     said = known.cleaned(_line(text, ("SQL", "Exception: ", "Exception")))
     if any(word in text for word in _NO_DRIVER):

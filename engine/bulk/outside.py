@@ -37,6 +37,19 @@ _EFFECT: Final = {
     DELTA: ("version_as_of", "timestamp_as_of"),
     ICEBERG: ("version_as_of", "timestamp_as_of"),
 }
+DRIVERS: Final = {
+    "postgresql": ("org.postgresql:postgresql", "org.postgresql.Driver"),
+    "mysql": ("com.mysql:mysql-connector-j", "com.mysql.cj.jdbc.Driver"),
+    "mariadb": ("org.mariadb.jdbc:mariadb-java-client", "org.mariadb.jdbc.Driver"),
+    "sqlserver": ("com.microsoft.sqlserver:mssql-jdbc", "com.microsoft.sqlserver.jdbc.SQLServerDriver"),
+    "oracle": ("com.oracle.database.jdbc:ojdbc11", "oracle.jdbc.OracleDriver"),
+    "db2": ("com.ibm.db2:jcc", "com.ibm.db2.jcc.DB2Driver"),
+    "h2": ("com.h2database:h2", "org.h2.Driver"),
+    "sqlite": ("org.xerial:sqlite-jdbc", "org.sqlite.JDBC"),
+    "derby": ("org.apache.derby:derby", "org.apache.derby.iapi.jdbc.AutoloadedDriver"),
+}
+"""Package and class of the drivers, by the second part of the URL. Java does not find by itself a driver that came with
+Spark's packages; for another one than these, a connection's file has a line driver=CLASS."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 _TOPIC: Final = re.compile(r"kafka://([^/\s]+)/([A-Za-z0-9._-]{1,249})", re.ASCII)
 _SECRET: Final = re.compile(r"(?i)(password|passwd|pwd)\s*=|://[^/@\s]*:[^/@\s]*@")
@@ -147,6 +160,11 @@ def kind_of(paths: Sequence[str], format_: str) -> str | None:
             field="path",
         )
     return kind
+
+
+def driver_of(url: str) -> str:
+    """The second part of a URL of a database, which names its driver."""
+    return url.split(":")[1].lower() if url.count(":") > 1 else ""
 
 
 def topic_of(path: str) -> tuple[str, str]:

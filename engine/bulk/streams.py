@@ -13,6 +13,7 @@ for every partition; the messages are read by the executors. Only messages of co
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -243,7 +244,7 @@ class Topic:
             return self._unknown()
         # The lines without the stack trace.
         lines = [line.strip() for line in text.splitlines() if "Exception" in line] or [type(error).__name__]
-        line = lines[-1].removeprefix("Caused by: ").removeprefix(": ")
+        line = re.sub(r"^(Caused by: |: )?([\w.$]+Exception: )?", "", lines[-1])
         if any(word in text for word in _REFUSED):
             return SourceRefusedError(
                 f"the broker {self.brokers} refuses: {line}; its user and password are lines kafka.sasl... of a "

@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from engine.bulk.outside import JDBC, TABLES, Connection
+from engine.bulk.outside import DRIVERS, JDBC, TABLES, Connection, driver_of
 from engine.bulk.reading import BLOCK, FILE, PLACE, RawRows, typed_rows
 from engine.bulk.request import ImportRequest
 from engine.bulk.sources import Source
@@ -57,7 +57,14 @@ def read_table(
             "upperBound": how.upper_bound,
             "numPartitions": None if how.partitions is None else str(how.partitions),
         }
-        options = {"fetchsize": _FETCH, **known.options, **{n: v for n, v in given.items() if v is not None}}
+        found = DRIVERS.get(driver_of(request.paths[0]))
+        driver = {} if found is None else {"driver": found[1]}
+        options = {
+            "fetchsize": _FETCH,
+            **driver,
+            **known.options,
+            **{n: v for n, v in given.items() if v is not None},
+        }
         rows = reader.options(**options).load()
     else:
         version, time = _TRAVEL[request.format]

@@ -40,7 +40,8 @@ def import_files(
     format: Annotated[
         str | None,
         typer.Option(
-            help="csv, tsv, jsonl, parquet, orc, avro, delta, iceberg, facts, or of RDF: ntriples, nquads, turtle, trig, rdfxml, jsonld, or rdf, "
+            help="csv, tsv, jsonl, parquet, orc, avro, delta, iceberg, facts, or of RDF: ntriples, nquads, turtle, "
+            "trig, rdfxml, jsonld, or rdf, "
             "where each name says which. Default: according to the names' endings."
         ),
     ] = None,
