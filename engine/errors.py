@@ -361,6 +361,30 @@ class SourceUnreadableError(ZedlogError):
     code = "source_unreadable"
 
 
+class SourceUnreachableError(ZedlogError):
+    """No broker, or no database, answered in time. Nothing was imported."""
+
+    code = "source_unreachable"
+
+
+class SourceRefusedError(ZedlogError):
+    """A broker or a database refuses the credentials. Nothing was imported."""
+
+    code = "source_refused"
+
+
+class PackageMissingError(ZedlogError):
+    """Spark was started without the package that a format or a database needs. `detail` names it."""
+
+    code = "package_missing"
+
+
+class StreamGapError(ZedlogError):
+    """Messages after a stream's position are no longer there, or its topic was made anew. Nothing was imported."""
+
+    code = "stream_gap"
+
+
 class HeaderMismatchError(ZedlogError):
     """The columns that a file names are not the expected ones. `detail` has both."""
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt, StrictStr
 
+from engine.bulk.outside import Outside
 from engine.bulk.request import (
     EXPORT_FORMATS,
     ExportRequest,
@@ -24,11 +25,59 @@ Name = Annotated[StrictStr, Field(min_length=1)]
 ColumnRef = Annotated[Name | Annotated[StrictInt, Field(ge=1)], must("be a name, or a number of at least 1")]
 
 
+class ImportOptions(Strict):
+    """How something is read that is not a file: a topic of Kafka, a table of a database, of Delta or of Iceberg."""
+
+    connection: Annotated[
+        Name | None,
+        Field(description="A file of the engine's --connections folder, with user, password and options."),
+    ] = None
+    table: Annotated[Name | None, Field(description="jdbc: the table.", examples=["EDGES"])] = None
+    query: Annotated[Name | None, Field(description="jdbc: in place of a table, a SELECT.")] = None
+    partition_column: Annotated[
+        Name | None,
+        Field(
+            description="jdbc: a column of numbers, dates or times by which several tasks share the table."
+        ),
+    ] = None
+    lower_bound: Name | None = None
+    upper_bound: Name | None = None
+    partitions: Annotated[
+        StrictInt | None, Field(ge=1, le=10_000, description="jdbc: how many tasks share the table.")
+    ] = None
+    version_as_of: Annotated[
+        Name | None, Field(description="delta: a version; iceberg: the id of a snapshot.", examples=["3"])
+    ] = None
+    timestamp_as_of: Annotated[
+        Name | None,
+        Field(description="delta: a time such as 2026-01-31 12:00:00; iceberg: milliseconds since 1970."),
+    ] = None
+    stream: Annotated[
+        Name | None,
+        Field(max_length=249, description="kafka: the name of the position; by default the topic's."),
+    ] = None
+    starting: Annotated[
+        Literal["earliest", "latest"] | None,
+        Field(description="kafka: where a stream begins that has no position; by default `earliest`."),
+    ] = None
+    max_messages: Annotated[
+        StrictInt | None, Field(ge=1, description="kafka: the most messages of one transaction.")
+    ] = None
+    weight_header: Annotated[
+        Name | None, Field(description="kafka: the header of a message that holds its weight, such as -1.")
+    ] = None
+
+
 class ImportBody(Strict):
-    """Import files as facts, in one transaction. Give exactly one of `path`, `paths` and `upload`."""
+    """Import files, a topic or a table as facts, in one transaction. Give exactly one of `path`, `paths` and
+    `upload`."""
 
     path: Annotated[
-        Name | None, Field(description="A path below the engine's import root, an absolute path, or a URL.")
+        Name | None,
+        Field(
+            description="A path below the engine's import root, an absolute path, or a URL, also one of the form "
+            "kafka://host:port/topic or jdbc:..."
+        ),
     ] = None
     paths: Annotated[list[Name] | None, Field(min_length=1, fail_fast=True)] = None
     upload: Annotated[
@@ -41,6 +90,10 @@ class ImportBody(Strict):
             "tsv",
             "jsonl",
             "parquet",
+            "orc",
+            "avro",
+            "delta",
+            "iceberg",
             "ntriples",
             "nquads",
             "turtle",
@@ -116,6 +169,15 @@ class ImportBody(Strict):
         ),
     ] = None
 
+    replace: Annotated[
+        StrictBool,
+        Field(description="What the `source` asserts of the relation becomes exactly the rows."),
+    ] = False
+    allow_empty: Annotated[
+        StrictBool, Field(description="With `replace`: also if there are no rows, so all of it goes.")
+    ] = False
+    options: ImportOptions = ImportOptions()
+
     def request(self) -> ImportRequest:
         """The request for the job.
 
@@ -133,13 +195,14 @@ class ImportBody(Strict):
                 'an import needs exactly one of "path", "paths" and "upload"', field="path"
             )
         ((source, paths),) = given
-        fields = self.model_dump(exclude={"path", "paths", "upload", "format", "columns", "types"})
+        fields = self.model_dump(exclude={"path", "paths", "upload", "format", "columns", "types", "options"})
         return ImportRequest(
             paths=tuple(paths),
             format=self.format or guess_format(paths),
             columns=tuple(self.columns or ()),
             types=tuple(map(ColumnType, self.types or ())),
             uploaded=source == "upload",
+            options=Outside(**self.options.model_dump()),
             **fields,
         )
 

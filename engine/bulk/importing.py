@@ -17,6 +17,8 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
 
 import numpy as np
 import orjson
@@ -28,6 +30,7 @@ from pyspark.sql import functions as F
 
 from engine.bulk import rdf, reading
 from engine.bulk.batches import WEIGHT, BatchStore
+from engine.bulk.outside import EARLIEST, KAFKA, OFFSETS, Connection
 from engine.bulk.reading import (
     BLOCK,
     FILE,
@@ -42,17 +45,20 @@ from engine.bulk.reading import (
     may_be,
     text_lines,
 )
-from engine.bulk.rejects import Rejected, summary, write_rejects
+from engine.bulk.rejects import PLACES, Rejected, summary, write_rejects
 from engine.bulk.request import FACTS, FAIL, JSONL, SKIP, STATEMENTS, ImportRequest, format_of
 from engine.bulk.rules import Added, added_rules
 from engine.bulk.sources import Source
+from engine.bulk.streams import DECLARATION, Portion, Topic, portion
+from engine.bulk.tables import is_table, read_table
 from engine.bulk.typed import ORDER, TOO_HEAVY, mismatch
 from engine.data.arrow import columns
-from engine.data.transaction import MAX_WEIGHT, FactFiles, Transaction
+from engine.data.transaction import MAX_WEIGHT, FactChange, FactFiles, Transaction
 from engine.errors import (
     ArityError,
     BadRowsError,
     InvalidRequestError,
+    SourceUnreadableError,
     TypeMismatchError,
     UnknownRelationError,
     ZedlogError,
@@ -67,12 +73,14 @@ _MARKS = "marks"
 _SMALL_WEIGHT = 1 << 31
 """No files have so many rows that their weights would not fit into 64 bits."""
 _BAD_WEIGHT = f"the weight is not an integer between {-MAX_WEIGHT} and {MAX_WEIGHT}"
+NO_CONNECTION: Final = Connection()
 Step = Callable[[str], None]
 
 
 @dataclass(slots=True)
 class Imported:
-    """See the module. rows: read from the files, good and bad. tuples: distinct ones. weight: of all of them."""
+    """See the module. rows: read from the files, good and bad. tuples: distinct ones. weight: of all of them. moved:
+    facts that go with the rows, such as the position in a topic. stream: what is reported of it."""
 
     batches: list[FactFiles] = field(default_factory=list)
     declarations: list[str] = field(default_factory=list)
@@ -81,6 +89,8 @@ class Imported:
     weight: int = 0
     rejected: Rejected = field(default_factory=Rejected)
     added: Added | None = None
+    moved: tuple[FactChange, ...] = ()
+    stream: dict[str, Any] | None = None
 
     def transaction(self, request: ImportRequest) -> Transaction:
         """The transaction for the log."""
@@ -90,12 +100,23 @@ class Imported:
             dry_run=request.dry_run,
             batches=tuple(self.batches),
             rules=self.added.rules if self.added else (),
-            facts=self.added.facts if self.added else (),
-        ).told(request.author, request.message, request.source if self.batches else None)
+            facts=(*(self.added.facts if self.added else ()), *self.moved),
+        ).told(
+            request.author,
+            request.message,
+            request.source if self.batches or self.moved else None,
+            "relations" if request.replace else None,
+        )
+
+    @property
+    def changes_something(self) -> bool:
+        """Whether there is anything to apply."""
+        return bool(self.batches or self.added or self.moved)
 
 
 class Importer:
-    """One import. folder: its name in the batch store; rejects: the file for bad rows."""
+    """One import. folder: its name in the batch store; rejects: the file for bad rows. known: how something outside of
+    files is reached; kept: the position in a topic."""
 
     def __init__(
         self,
@@ -104,12 +125,17 @@ class Importer:
         folder: str,
         rejects: Path,
         step: Step = lambda _: None,
+        known: Connection = NO_CONNECTION,
+        kept: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
         self._session = session
         self._store = store
         self._folder = folder
         self._rejects = rejects
         self._step = step
+        self._known = known
+        self._topic: Topic | None = None
+        self._kept = kept
 
     def run(
         self, request: ImportRequest, sources: Sequence[Source], schemas: Mapping[str, Schema]
@@ -125,16 +151,51 @@ class Importer:
         self._rejects.unlink(missing_ok=True)
         result = Imported()
         bad = 0
+        what = self._portion(request, result)
+        if what is not None and not what.messages:
+            sources = []
         for relation, files in _by_relation(request, sources).items():
-            bad += self._relation(relation, files, request, schemas.get(relation), result)
+            bad += self._relation(relation, files, request, schemas.get(relation), result, what)
         if bad:
             result.rejected = summary(self._rejects, bad)
             if request.on_error == FAIL or (request.format == RDF and _is_broken(self._rejects)):
                 raise _bad_rows(result)
+        if request.replace and not result.batches:
+            _check_may_be_empty(request)
+            result.moved = (FactChange(request.relation or "", ()),)
+        if what is not None:
+            assert self._topic is not None, "it has told the portion"
+            result.moved = what.moved(self._topic.stream, request.target or "")
+            if result.moved and OFFSETS not in schemas:
+                result.declarations.append(DECLARATION)
         if request.rules is not None:
             self._step("rules")
             result.added = added_rules(request, self._store, result.batches)
         return result
+
+    def _portion(self, request: ImportRequest, result: Imported) -> Portion | None:
+        """What to read of a topic; None where something else is read."""
+        if request.kind != KAFKA:
+            return None
+        self._step("look")
+        self._topic = Topic(self._session, request, self._known)
+        how = request.options
+        broker = self._topic.offsets()
+        what = portion(self._topic.topic, self._kept, broker, how.starting or EARLIEST, how.max_messages)
+        result.stream = self._topic.report(what)
+        return what
+
+    def _rows(
+        self, sources: Sequence[Source], request: ImportRequest, schema: Schema | None, what: Portion | None
+    ) -> RawRows:
+        if what is not None:
+            assert self._topic is not None, "it has told the portion"
+            return self._topic.read(what, schema)
+        if is_table(request):
+            return read_table(self._session, sources[0], request, schema, self._known)
+        if request.format in STATEMENTS:
+            return rdf.read(self._session, sources, request)
+        return reading.read(self._session, [source.url for source in sources], request, schema)
 
     def _relation(
         self,
@@ -143,6 +204,7 @@ class Importer:
         request: ImportRequest,
         schema: Schema | None,
         result: Imported,
+        what: Portion | None = None,
     ) -> int:
         """Import one relation's files into `result`; returns how many rows are bad."""
         if request.format == FACTS and schema is None:
@@ -155,10 +217,7 @@ class Importer:
         names = None if schema is None else [c.name for c in schema.columns]
         urls = [source.url for source in sources]
         self._step("look")
-        if request.format in STATEMENTS:
-            rows = rdf.read(self._session, sources, request)
-        else:
-            rows = reading.read(self._session, urls, request, schema)
+        rows = self._rows(sources, request, schema, what)
         types = self._types(relation, rows, request, schema)
         if not rows.width:
             return 0
@@ -316,7 +375,7 @@ def _keyed(
             F.when(value.isNull(), mismatch(name, i, kind, text))
             for i, (name, kind, text, value) in enumerate(zip(names, types, shown, values, strict=True))
         ]
-        if request.weight_column is not None:
+        if request.weighed:
             fits = weight.between(-MAX_WEIGHT, MAX_WEIGHT)
             wrong.append(F.when(~F.coalesce(fits, F.lit(False)), F.lit(_BAD_WEIGHT)))
     reason = F.coalesce(F.col(REASON), *wrong)
@@ -355,7 +414,7 @@ def _summed(keyed: DataFrame, width: int, request: ImportRequest) -> DataFrame:
 
 
 def _weight(rows: RawRows, request: ImportRequest) -> Column:
-    if request.weight_column is None:
+    if not request.weighed:
         return F.lit(request.weight).cast("long")
     given = F.col(WEIGHT_FIELD)
     return as_type(given, ColumnType.NUMBER, request.format) if rows.types is None else given.cast("long")
@@ -367,7 +426,7 @@ def _total(request: ImportRequest, width: int) -> Column:
     """
     if request.mode == "set":
         return F.max(WEIGHT) if request.weight > 0 else F.min(WEIGHT)
-    if request.weight_column is None and abs(request.weight) < _SMALL_WEIGHT:
+    if not request.weighed and abs(request.weight) < _SMALL_WEIGHT:
         return F.sum(WEIGHT)
     total = F.sum(F.col(WEIGHT).cast("decimal(20,0)"))
     shown = F.to_json(F.struct(*columns(width)))
@@ -430,6 +489,15 @@ def _declaration(relation: str, names: Sequence[str] | None, types: Sequence[Col
     return text(cleaned)
 
 
+def _check_may_be_empty(request: ImportRequest) -> None:
+    if not request.allow_empty:
+        raise SourceUnreadableError(
+            f'{request.paths[0]} holds no rows; with "allow_empty", all that {request.source} asserts of '
+            f"{request.relation} is taken back",
+            file=request.paths[0],
+        )
+
+
 def _is_broken(rejects: Path) -> bool:
     """Whether there is something wrong with a document of RDF, of which no part can be left out."""
     with rejects.open("rb") as lines:
@@ -439,8 +507,7 @@ def _is_broken(rejects: Path) -> bool:
 def _bad_rows(result: Imported) -> BadRowsError:
     rejected = result.rejected
     first = rejected.samples[0]
-    place = next((f", {name} {first[name]}" for name in ("line", "row") if name in first), "")
-    place += f", column {first['column']}" if "column" in first else ""
+    place = "".join(f", {name} {first[name]}" for name in PLACES if name in first)
     number = "1 row" if rejected.number == 1 else f"{rejected.number:,} rows"
     return BadRowsError(
         f"{number} of {result.rows:,} cannot be imported; the first is in {first['file']}{place}: {first['reason']}",

@@ -25,7 +25,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from engine.bulk.headers import read_header
-from engine.bulk.request import FACTS, JSONL, PARQUET, ImportRequest
+from engine.bulk.request import AVRO, FACTS, JSONL, ORC, PARQUET, TYPED, ImportRequest
 from engine.bulk.typed import NUMBER, SHOWN, converted, finite, is_exact, looks_like
 from engine.data.arrow import columns as arrow_columns
 from engine.errors import ArityError, HeaderMismatchError, InvalidRequestError, TypeMismatchError, shown
@@ -49,6 +49,8 @@ _PARQUET_TYPES: Final = {
     "double": ColumnType.FLOAT,
     "boolean": ColumnType.BOOL,
 }
+_MOMENTS: Final = ("date", "timestamp", "timestamp_ntz")
+"""Types of Spark whose values are read as texts, where `types` asks for symbols."""
 _WHOLE_DECIMAL: Final = re.compile(r"decimal\([0-9]+,0\)")
 
 
@@ -59,7 +61,8 @@ class RawRows:
     nevertheless texts. lines: whether PLACE counts lines, including blank ones. again: the second look at rows whose
     reason is OPEN, from RAW, FILE, BLOCK and PLACE to a frame like this one; it is for work that is rare and slow, and
     that would slow all rows down if the query that reads them did it. every: FILE, BLOCK and PLACE of all rows, where
-    the files' lines are not the rows. PLACE is null where nobody knows it.
+    the files' lines are not the rows. PLACE is null where nobody knows it. messages: BLOCK and PLACE are partition and
+    offset of a topic, FILE its name. table: FILE is the name of a table, and PLACE is null.
     """
 
     frame: DataFrame
@@ -70,6 +73,8 @@ class RawRows:
     lines: bool = False
     again: Callable[[DataFrame], DataFrame] | None = None
     every: Callable[[], DataFrame] | None = None
+    messages: bool = False
+    table: bool = False
 
 
 def field(i: int) -> str:
@@ -91,8 +96,10 @@ def read(
         return _facts(session, files, len(wanted or ()))
     if request.format == JSONL:
         return _json(session, files, request, wanted)
-    if request.format == PARQUET:
-        return _parquet(session, files, request, wanted, schema)
+    if request.format in (PARQUET, ORC, AVRO):
+        rows = session.read.format(request.format).load(list(files))
+        place = "_metadata.row_index" if request.format == PARQUET else _NUMBERED
+        return typed_rows(rows, request, wanted, schema, _marks(place))
     return _delimited(session, files, request, wanted)
 
 
@@ -163,7 +170,7 @@ def _delimited(
                 "the first line of the files names columns with their types; set 'header', or give 'types'",
                 columns=[_utf8_text(name) for name in line],
             )
-    places, weight = _places(in_file, request, wanted)
+    places, weight = placed(in_file, request, wanted)
     if not first:
         empty = session.range(0).select(F.lit(None).cast("string").alias(VALUE), *_no_marks())
         nothing = [F.col(VALUE)] * len(wanted or request.types or request.columns)
@@ -203,7 +210,7 @@ def _no_marks() -> list[Column]:
     ]
 
 
-def _places(
+def placed(
     in_file: Sequence[str], request: ImportRequest, wanted: Sequence[str] | None
 ) -> tuple[list[int], int | None]:
     """Which fields of a file are the relation's columns, in their order, and which one is the weight.
@@ -211,7 +218,7 @@ def _places(
     By `columns`, if the request has them; else by name, where the file and the relation have the same names; else by
     position, where one of them has no names of its own.
     """
-    named = request.header or request.format in (JSONL, PARQUET)
+    named = request.header or request.format in (JSONL, *TYPED)
     if len(set(in_file)) != len(in_file):
         raise HeaderMismatchError("a column name occurs twice in the header", columns=list(in_file))
 
@@ -257,8 +264,20 @@ def _json(
     session: SparkSession, files: Sequence[str], request: ImportRequest, wanted: Sequence[str] | None
 ) -> RawRows:
     """Lines that are objects with a field for each column, or arrays of the values in the relation's order."""
+    lines = text_lines(session, files, JSONL).filter(F.trim(F.col(VALUE)) != "")
+    return json_rows(lines, request, wanted)
+
+
+def json_rows(
+    lines: DataFrame,
+    request: ImportRequest,
+    wanted: Sequence[str] | None,
+    header: Column | None = None,
+    *,
+    messages: bool = False,
+) -> RawRows:
+    """The same of texts with FILE, BLOCK and PLACE. header: the weight, as a variant, where no field has it."""
     line = F.col(VALUE)
-    lines = text_lines(session, files, JSONL).filter(F.trim(line) != "")
     parsed = lines.withColumn("json", F.try_parse_json(line))
     kind = F.schema_of_variant(F.col("json"))
     names = [str(c) for c in request.columns] or list(wanted or ())
@@ -280,7 +299,8 @@ def _json(
     keys = F.json_object_keys(line)
     size = F.size(F.try_variant_get("json", "$", "array<variant>"))
     reason = (
-        F.when(~F.is_valid_utf8(line), F.lit("not UTF-8"))
+        F.when(line.isNull(), F.lit("a message without a value"))
+        .when(~F.is_valid_utf8(line), F.lit("not UTF-8"))
         .when(F.col("json").isNull(), F.lit("not JSON"))
         .when(
             is_array & (size != len(every)),
@@ -303,8 +323,9 @@ def _json(
     too_long = [_too_long(line, F.col(field(i)), is_array, i, name) for i, name in enumerate(every)]
     reason = F.coalesce(reason, *too_long)
     columns = [F.col(field(i)) for i in range(len(names))]
-    given = F.col(field(len(names))) if weight is not None else None
-    return RawRows(shaped(found, columns, line, reason, given), len(names), tuple(names), lines=True)
+    given = F.col(field(len(names))) if weight is not None else header
+    frame = shaped(found, columns, line, reason, given)
+    return RawRows(frame, len(names), tuple(names), lines=not messages, messages=messages)
 
 
 def _quoted(name: str) -> str:
@@ -367,18 +388,18 @@ def _too_long(line: Column, value: Column, is_array: Column, position: int, name
     return F.when(large, F.when(text.rlike(NUMBER), why))
 
 
-def _parquet(
-    session: SparkSession,
-    files: Sequence[str],
+def typed_rows(
+    rows: DataFrame,
     request: ImportRequest,
     wanted: Sequence[str] | None,
     schema: Schema | None,
+    marks: Sequence[str],
 ) -> RawRows:
-    """Typed columns. Integers of up to 64 bits without a sign, and decimals without a fraction, are numbers where they
-    fit into 64 bits; all integers and decimals are symbols, digit for digit, where `types` or the relation says so."""
-    rows = session.read.parquet(*files)
+    """Typed columns; marks: FILE, BLOCK and PLACE in SQL. Integers of up to 64 bits without a sign, and decimals
+    without a fraction, are numbers where they fit into 64 bits; all integers and decimals are symbols, digit for digit,
+    where `types` or the relation says so."""
     in_file = rows.columns
-    places, weight = _places(in_file, request, wanted)
+    places, weight = placed(in_file, request, wanted)
     kinds = [rows.schema[i].dataType.simpleString() for i in range(len(in_file))]
     asked = request.types or (None,) * len(places)
     if len(asked) != len(places):
@@ -406,7 +427,7 @@ def _parquet(
         if _natural(kinds[weight]) is not ColumnType.NUMBER:
             raise TypeMismatchError("a column of weights must hold integers", column_name=in_file[weight])
         given = columns[weight].try_cast("bigint")
-    marked = rows.selectExpr("*", *_marks("_metadata.row_index"))
+    marked = rows.selectExpr("*", *marks)
     named = [column.alias(name) for column, name in zip(columns, in_file, strict=True)]
     raw = F.to_json(F.struct(*named), {"ignoreNullFields": "false"})
     frame = shaped(marked, typed, raw, F.coalesce(*reasons, F.lit(None).cast("string")), given)
@@ -426,7 +447,7 @@ def _parquet_type(name: str, kind: str, asked: ColumnType | None, held: ColumnTy
         TypeMismatchError: it cannot be read as that type.
     """
     natural, decimal = _natural(kind), kind.startswith("decimal")
-    as_text = decimal or natural is ColumnType.NUMBER
+    as_text = decimal or natural is ColumnType.NUMBER or kind in _MOMENTS
     if as_text and (asked is ColumnType.SYMBOL or (decimal and asked is None and held is ColumnType.SYMBOL)):
         return ColumnType.SYMBOL
     if natural is None and decimal:
@@ -438,7 +459,8 @@ def _parquet_type(name: str, kind: str, asked: ColumnType | None, held: ColumnTy
     if natural is None:
         raise TypeMismatchError(
             f"the column {name} of the files is of the type {kind}; "
-            f"a relation can take {', '.join(_PARQUET_TYPES)} and decimal",
+            f"a relation can take {', '.join(_PARQUET_TYPES)} and decimal, and dates and times with the type symbol "
+            "in 'types'",
             column_name=name,
         )
     if asked not in (None, natural):

@@ -1,9 +1,9 @@
 """The rows that an import could not use: counted, the first ones shown, all of them in a file.
 
 In: the written rows of one relation, good and bad. Out: one JSON object a line: `file`, `line` (for formats of lines)
-or `row` (from 1, header lines not counted) if it is known, `reason`, `text`. Always: sorted by file and place. Spark
-knows only the part of the file that a task read and the row's place in that part; the number of rows before the part is
-counted in a second pass, which only an import with bad rows needs.
+or `row` (from 1, header lines not counted) if it is known, or `partition` and `offset` of a message, `reason`, `text`.
+Always: sorted by file and place. Spark knows only the part of the file that a task read and the row's place in that
+part; the number of rows before the part is counted in a second pass, which only an import with bad rows needs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import orjson
@@ -24,6 +24,8 @@ from engine.bulk.batches import sync_folder, unwritable
 from engine.bulk.reading import BLOCK, FILE, PLACE, RAW, REASON, RawRows
 from engine.bulk.sources import Source
 
+PLACES: Final = ("partition", "offset", "line", "row", "column")
+"""What may say where a bad row is, from the whole to the part."""
 SAMPLES = 10
 """Bad rows that a job shows."""
 _TEXT = 300
@@ -49,26 +51,25 @@ def write_rejects(
     Raises:
         BulkStorageError: the file cannot be written.
     """
-    parts = (
-        every_row().groupBy(FILE, BLOCK).agg(F.min(PLACE).alias("first"), F.count(F.lit(1)).alias("count"))
-    )
-    before: dict[tuple[str, int], tuple[int, int]] = {}
-    total: dict[str, int] = {}
-    for part in sorted(parts.collect(), key=lambda p: (p[FILE], p[BLOCK])):
-        before[part[FILE], part[BLOCK]] = total.get(part[FILE], 0), part["first"]
-        total[part[FILE]] = total.get(part[FILE], 0) + part["count"]
+    # The offsets of messages, and rows whose place nobody knows, need no counting.
+    before = {} if rows.messages or rows.table else _before(every_row())
     names = {source.url: source.name for source in sources}
     kind = "line" if rows.lines else "row"
+    if rows.messages:
+        kind = "offset"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as out:
             # Over Spark Connect, text that is not UTF-8 could not be brought here.
             shown = bad.withColumn(RAW, F.make_valid_utf8(RAW))
             for row in shown.orderBy(FILE, BLOCK, PLACE).toLocalIterator():
-                start, first = before[row[FILE], row[BLOCK]]
-                place = None if row[PLACE] is None else start + row[PLACE] - first + 1
+                place = row[PLACE]
+                if before and place is not None:
+                    start, first = before[row[FILE], row[BLOCK]]
+                    place += start - first + 1
                 found = {
-                    "file": _name(row[FILE], names),
+                    "file": row[FILE] if rows.messages or rows.table else _name(row[FILE], names),
+                    **({"partition": row[BLOCK]} if rows.messages else {}),
                     **({} if place is None else {kind: place}),
                     **_reason(row[REASON]),
                     "text": row[RAW],
@@ -79,6 +80,17 @@ def write_rejects(
         sync_folder(path.parent)
     except OSError as error:
         raise unwritable(path, error) from error
+
+
+def _before(rows: DataFrame) -> dict[tuple[str, int], tuple[int, int]]:
+    """For each part of a file how many rows of the file are before it, and its first PLACE."""
+    parts = rows.groupBy(FILE, BLOCK).agg(F.min(PLACE).alias("first"), F.count(F.lit(1)).alias("count"))
+    before: dict[tuple[str, int], tuple[int, int]] = {}
+    total: dict[str, int] = {}
+    for part in sorted(parts.collect(), key=lambda p: (p[FILE], p[BLOCK])):
+        before[part[FILE], part[BLOCK]] = total.get(part[FILE], 0), part["first"]
+        total[part[FILE]] = total.get(part[FILE], 0) + part["count"]
+    return before
 
 
 def summary(path: Path, number: int) -> Rejected:

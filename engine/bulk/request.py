@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from engine.bulk.outside import JDBC, KAFKA, NOTHING, TABLES, Outside, kind_of
 from engine.data.sources import check_source
 from engine.data.transaction import check_weight
 from engine.errors import InvalidRequestError, shown
@@ -21,7 +22,10 @@ from engine.rdf import formats
 from engine.rdf.formats import RDF
 
 CSV, TSV, JSONL, PARQUET, FACTS = "csv", "tsv", "jsonl", "parquet", "facts"
-IMPORT_FORMATS: Final = (CSV, TSV, JSONL, PARQUET, *formats.FORMATS, RDF, FACTS)
+ORC, AVRO = "orc", "avro"
+TYPED: Final = (PARQUET, ORC, AVRO, JDBC, *TABLES)
+"""Formats whose columns have names and types."""
+IMPORT_FORMATS: Final = (CSV, TSV, JSONL, PARQUET, ORC, AVRO, *TABLES, *formats.FORMATS, RDF, FACTS)
 EXPORT_FORMATS: Final = (PARQUET, CSV, TSV, JSONL, *formats.FORMATS)
 STATEMENTS: Final = (*formats.FORMATS, RDF)
 """Formats of an import whose rows are the statements of RDF."""
@@ -32,6 +36,8 @@ _SUFFIXES: Final = {
     ".jsonl": JSONL,
     ".ndjson": JSONL,
     ".parquet": PARQUET,
+    ".orc": ORC,
+    ".avro": AVRO,
     ".facts": FACTS,
     **formats.SUFFIXES,
 }
@@ -40,7 +46,16 @@ FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
 """The names that an uploaded file may have."""
 _UPLOAD = re.compile(rf"[0-9a-f]{{64}}/{FILE_NAME.pattern}", re.ASCII)
 FAIL, SKIP = "fail", "skip"
-_SAID_ONLY: Final = ("author", "message", "source", "graphs", "blank_nodes", "rules")
+_SAID_ONLY: Final = (
+    "author",
+    "message",
+    "source",
+    "graphs",
+    "blank_nodes",
+    "rules",
+    "replace",
+    "allow_empty",
+)
 TRIPLE: Final = "triple"
 """The default relation of triples: that of programs/rdfs.dl and of `zedlog owl`."""
 QUAD: Final = "quad"
@@ -60,7 +75,9 @@ class ImportRequest:
     `skip` them. multiline: whether a quoted field may hold line breaks. uploaded: the paths are files that the service
     has received. author, message, source: of the transaction. graphs: of RDF, whether the name of the graph is a fourth
     column. blank_nodes: what becomes of their labels; None: in N-Triples and N-Quads they stay, and in the other
-    formats each file has its own. rules: what is added with the triples.
+    formats each file has its own. rules: what is added with the triples. replace: what the source asserts of the
+    relation becomes exactly the rows. allow_empty: with it, also if there are none. options: how something is read that
+    is not a file.
     """
 
     paths: tuple[str, ...]
@@ -83,6 +100,19 @@ class ImportRequest:
     graphs: bool = False
     blank_nodes: str | None = None
     rules: str | None = None
+    replace: bool = False
+    allow_empty: bool = False
+    options: Outside = NOTHING
+
+    @property
+    def kind(self) -> str | None:
+        """What is read, if it is not files."""
+        return kind_of(self.paths, self.format)
+
+    @property
+    def weighed(self) -> bool:
+        """Whether each row has a weight of its own."""
+        return self.weight_column is not None or self.options.weight_header is not None
 
     @property
     def target(self) -> str | None:
@@ -98,14 +128,17 @@ class ImportRequest:
 
     def as_json(self) -> dict[str, Any]:
         whole = {**asdict(self), "types": [kind.value for kind in self.types]}
+        whole["options"] = self.options.as_json() or None
         # What is not said is not written, as in a transaction: a job's key knows its request by its text.
-        return {n: v for n, v in whole.items() if v not in (None, False) or n not in _SAID_ONLY}
+        return {n: v for n, v in whole.items() if v not in (None, False) or n not in (*_SAID_ONLY, "options")}
 
     @classmethod
     def restore(cls, body: Mapping[str, Any]) -> ImportRequest:
         """The inverse of `as_json`; a missing field has its default."""
         lists = {name: tuple(body.get(name, ())) for name in ("paths", "columns")}
-        return cls(**{**body, **lists, "types": tuple(map(ColumnType, body.get("types", ())))})
+        outside = Outside(**body.get("options") or {})
+        types = tuple(map(ColumnType, body.get("types", ())))
+        return cls(**{**body, **lists, "types": types, "options": outside})
 
     def __post_init__(self) -> None:
         """Check names, and that the fields agree with one another.
@@ -127,6 +160,7 @@ class ImportRequest:
                 f"{shown(self.delimiter)}",
                 field="delimiter",
             )
+        self._check_outside()
         delimited = self.format in DELIMITED
         without: list[tuple[str, bool]] = [
             ("header", self.header and not delimited),
@@ -160,10 +194,11 @@ class ImportRequest:
                 'a file named r.facts goes into the relation r, so "relation" cannot be given for it',
                 field="relation",
             )
-        if self.weight_column is not None and (self.mode == "set" or self.weight != 1):
+        if self.weighed and (self.mode == "set" or self.weight != 1):
+            name = "weight_column" if self.weight_column is not None else "weight_header"
             raise InvalidRequestError(
-                '"weight_column" gives each row its own weight, so "weight" and the mode "set" cannot be given with it',
-                field="weight_column",
+                f'"{name}" gives each row its own weight, so "weight" and the mode "set" cannot be given with it',
+                field=name,
             )
         if self.columns and self.types and len(self.columns) != len(self.types):
             raise InvalidRequestError(
@@ -176,13 +211,53 @@ class ImportRequest:
                 'use numbers from 1, or set "header"',
                 field="columns",
             )
-        if self.format == PARQUET or self.format == JSONL:
+        if self.format in (*TYPED, JSONL):
             numbers = [c for c in (*self.columns, self.weight_column) if isinstance(c, int)]
             if numbers:
                 raise InvalidRequestError(
-                    f"the columns of {self.format} files have names; use one instead of the number {numbers[0]}",
+                    f"the columns of the format {self.format} have names; use one instead of the number {numbers[0]}",
                     field="columns",
                 )
+
+    def _check_outside(self) -> None:
+        kind = self.kind
+        self.options.check(kind)
+        if kind is not None and self.uploaded:
+            raise InvalidRequestError(f"an upload is a file, and not of the kind {kind}", field="upload")
+        if (kind == JDBC) != (self.format == JDBC):
+            raise InvalidRequestError(
+                "a database has a format of its own, so none can be given for it"
+                if kind == JDBC
+                else 'the format jdbc needs a path that begins with "jdbc:"',
+                field="format",
+            )
+        if kind == KAFKA:
+            if self.format not in (CSV, TSV, JSONL):
+                raise InvalidRequestError(
+                    f"the messages of a topic are csv, tsv or jsonl, not {self.format}", field="format"
+                )
+            if self.mode == "set" or self.replace:
+                raise InvalidRequestError(
+                    'each message of a topic counts once, so the mode "set" and "replace" cannot be given for it',
+                    field="mode",
+                )
+            for name, useless in (("header", self.header), ("multiline", not self.multiline)):
+                if useless:
+                    raise InvalidRequestError(f"{shown(name)} has no effect on messages", field=name)
+            if self.weight_column is not None and self.options.weight_header is not None:
+                raise InvalidRequestError(
+                    'give one of "weight_column" and "weight_header"', field="weight_header"
+                )
+        if self.replace and (self.source is None or self.relation is None):
+            raise InvalidRequestError(
+                '"replace" needs the "source" whose facts are replaced, and the "relation"', field="replace"
+            )
+        if self.replace and (self.weighed or self.weight != 1):
+            raise InvalidRequestError(
+                "what replaces the facts of a source is there once, so it has no weights", field="replace"
+            )
+        if self.allow_empty and not self.replace:
+            raise InvalidRequestError('"allow_empty" has an effect only with "replace"', field="allow_empty")
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +341,8 @@ def guess_format(paths: Sequence[str], known: Sequence[str] = IMPORT_FORMATS) ->
     Raises:
         InvalidRequestError: the name does not have the ending of any format.
     """
-    found = format_of(paths[0])
+    scheme = paths[0].partition(":")[0].lower()
+    found = {JDBC: JDBC, KAFKA: JSONL}.get(scheme) or format_of(paths[0])
     if RDF in known and found in formats.FORMATS and {format_of(path) for path in paths} - {found, None}:
         return RDF
     if found is None:

@@ -19,11 +19,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.bulk.batches import REJECTS, UPLOADS, BatchStore
+from engine.bulk.outside import KAFKA, OFFSETS, connection, topic_of
 from engine.bulk.progress import Progress, Watch
 from engine.bulk.request import ExportRequest, ImportRequest
 from engine.bulk.roots import allowed_path
@@ -53,6 +55,7 @@ _LISTEN_SECONDS = 0.5
 _RETRY_SECONDS = 0.5
 _SWEEP_SECONDS = 30.0
 _OUTCOME_SECONDS = 0.01
+_MOST_PARTITIONS = 100_000
 _ATTEMPTS = 5
 # An upload that no import has used goes after this time.
 _UPLOAD_SECONDS = 24 * 3600
@@ -182,9 +185,8 @@ class JobRunner:
         def read() -> tuple[Transaction | None, dict[str, Any]]:
             imported = self._read(job, request, progress)
             # Where there is nothing to apply, the job says what was read.
-            return imported.transaction(request) if imported.batches or imported.added else None, _report(
-                imported
-            )
+            made = imported.transaction(request) if imported.changes_something else None
+            return made, _report(imported)
 
         return self._applied(job, progress, read)
 
@@ -222,14 +224,17 @@ class JobRunner:
     def _read(self, job: Job, request: ImportRequest, progress: Progress) -> Imported:
         places = self._options.places
         uploads = self.store.root / UPLOADS
-        sources = sources_of(request, Places(places.import_root, places.export_root, uploads, places.schemes))
-        snapshot_schemas = self._with_snapshot(None, _schemas)
+        sources = sources_of(request, replace(places, uploads=uploads))
+        known = connection(places.connections, request.options.connection, request.paths[0])
+        snapshot_schemas, kept = self._with_snapshot(None, partial(_before, request))
         rejects = self.store.root / REJECTS / f"{job.id}.jsonl"
         with self._session(job, progress, sources) as session:
+            from engine.bulk.failures import explaining
             from engine.bulk.importing import Importer
 
-            importer = Importer(session, self.store, job.id, rejects, progress.stage)
-            return importer.run(request, sources, snapshot_schemas)
+            importer = Importer(session, self.store, job.id, rejects, progress.stage, known, kept)
+            with explaining(request, known, session.version):
+                return importer.run(request, sources, snapshot_schemas)
 
     def _outcome(self, transaction: str) -> tuple[str, dict[str, Any]]:
         while True:
@@ -373,8 +378,16 @@ class _RefusedError(Exception):
         self.problem = problem
 
 
-async def _schemas(snapshot: Snapshot) -> Any:
-    return snapshot.schemas
+async def _before(request: ImportRequest, snapshot: Snapshot) -> Any:
+    """The schemas, and the position of a stream, both of one epoch."""
+    kept: dict[int, int] = {}
+    if request.kind == KAFKA and OFFSETS in snapshot.schemas:
+        stream = request.options.stream or topic_of(request.paths[0])[1]
+        page = await snapshot.facts(
+            OFFSETS, {0: stream, 1: request.target or ""}, "asserted", limit=_MOST_PARTITIONS
+        )
+        kept = {int(row[2]): int(row[3]) for row in page.tuples}
+    return snapshot.schemas, kept
 
 
 def _report(imported: Imported) -> dict[str, Any]:
@@ -388,6 +401,7 @@ def _report(imported: Imported) -> dict[str, Any]:
         "samples": rejected.samples,
         "rejects": rejected.file,
         **({} if imported.added is None else {"rules": imported.added.report}),
+        **({} if imported.stream is None else {"stream": imported.stream}),
     }
 
 

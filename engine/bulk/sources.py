@@ -24,13 +24,14 @@ _PATTERN = "{}[]*?\\"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where jobs may read and write. uploads: files that the service has received. schemes: of other file systems that
-    the Spark session knows."""
+    """Where jobs may read and write. uploads: files that the service has received. schemes: of other file systems, and
+    of what is no file system (jdbc, kafka), that may be used. connections: the operator's files about the latter."""
 
     import_root: Path | None = None
     export_root: Path | None = None
     uploads: Path | None = None
     schemes: frozenset[str] = field(default_factory=frozenset)
+    connections: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,9 @@ def sources_of(request: ImportRequest, places: Places) -> list[Source]:
             found.append(Source(allowed, path))
             continue
         assert root is not None, "a local path is allowed below a root only"
+        if request.kind is not None:
+            found.append(_table(allowed, path, request))
+            continue
         for file in _files(allowed, path, request):
             real = allowed_path(str(file), root, (), "import")
             assert isinstance(real, Path), "a local path stays one"
@@ -92,6 +96,14 @@ def _files(path: Path, name: str, request: ImportRequest) -> Iterator[Path]:
             file=name,
         )
     yield from inside
+
+
+def _table(path: Path, name: str, request: ImportRequest) -> Source:
+    if not path.is_dir():
+        raise SourceUnreadableError(
+            f"there is no folder {name}, and so no table of the format {request.format}", file=name
+        )
+    return Source(f"file://{path}", name)
 
 
 def _source(path: Path, name: str, request: ImportRequest) -> Source:

@@ -302,8 +302,6 @@ def _check_replacement(transaction: Transaction) -> None:
         raise InvalidRequestError(
             'a transaction that replaces facts must name the "source" whose facts these are', field="replaces"
         )
-    if transaction.batches:
-        raise InvalidRequestError("a bulk import cannot replace the facts of a source", field="replaces")
     negative = next((c for c in transaction.facts if (c.weights < 0).any()), None)
     if negative is not None:
         raise InvalidWeightError(

@@ -56,7 +56,13 @@ def _run(settings: EngineSettings) -> int:
         retention,
     )
     spark = SparkSource(
-        SparkOptions(settings.spark_master, settings.spark_partitions, settings.spark_checkpoint_dir)
+        SparkOptions(
+            settings.spark_master,
+            settings.spark_partitions,
+            settings.spark_checkpoint_dir,
+            conf=settings.spark_conf,
+            packages=settings.spark_packages,
+        )
     )
     url, database = settings.redis_url, settings.database
     checkpoints = None
@@ -73,7 +79,9 @@ def _run(settings: EngineSettings) -> int:
         spark=spark,
         checkpoints=checkpoints,
     )
-    places = Places(settings.import_root, settings.export_root, None, settings.bulk_schemes)
+    places = Places(
+        settings.import_root, settings.export_root, None, settings.bulk_schemes, settings.connections
+    )
     jobs = JobRunner(url, database, JobOptions(settings.batches, places), spark)
     audits = Audits(url, database, settings.audit_every, settings.memory_budget)
     with telling(_log_compiling):

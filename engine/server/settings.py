@@ -8,6 +8,7 @@ are seconds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -22,7 +23,7 @@ from engine.maintenance.memory import default_memory_budget
 from engine.maintenance.placement import MAX_HEIGHT
 from engine.maintenance.policy import SWITCH, Policy, parse_switch
 from engine.server.options import PREFIX, SIZE, Shown, one_of, seconds, typed, whole
-from engine.spark.session.options import SparkOptions
+from engine.spark.session.options import SparkOptions, parse_conf, parse_packages
 from engine.storage.retention import Retention
 
 
@@ -153,6 +154,28 @@ class EngineSettings(DatabaseSettings):
         ),
         Shown("FOLDER", _ON_SPARK),
     ] = _SPARK.checkpoint_dir
+    spark_packages: Annotated[
+        tuple[str, ...],
+        NoDecode,
+        typed(parse_packages),
+        Field(
+            description="A package of Maven that Spark fetches when it starts, group:artifact:version: a connector, a "
+            "format of tables, a driver of a database. The option may be repeated; in the variable, commas separate "
+            "the values.",
+        ),
+        Shown("PACKAGE", _ON_SPARK, "none", flag="spark-packages", repeated=True),
+    ] = ()
+    spark_conf: Annotated[
+        Mapping[str, str],
+        NoDecode,
+        typed(parse_conf),
+        Field(
+            description="A setting of Spark, such as spark.driver.memory=8g; it precedes Zedlog's own. The "
+            "option may be repeated; in the variable, commas separate the values.",
+            default_factory=dict,
+        ),
+        Shown("KEY=VALUE", _ON_SPARK, "none", repeated=True),
+    ]
     import_root: Annotated[
         Path | None,
         Field(description="Imports may read only files below this folder."),
@@ -174,6 +197,14 @@ class EngineSettings(DatabaseSettings):
         ),
         Shown("SCHEME", _BULK, flag="bulk-scheme", repeated=True),
     ] = frozenset()
+    connections: Annotated[
+        Path | None,
+        Field(
+            description="A folder of files NAME.properties, each with the URL, user, password and options of a "
+            "database or broker, for imports that name one."
+        ),
+        Shown("FOLDER", _BULK, "none: no import names one"),
+    ] = None
     checkpoint_dir: Annotated[
         str | None,
         Field(

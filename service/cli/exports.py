@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,8 +10,11 @@ import typer
 from engine.language.operators import is_relation_name
 from service.cli import options
 from service.cli.client import Json, ServiceClient
+from service.cli.export_follow import follow_changes
 from service.cli.jobs import follow, report
 from service.cli.output import note, out
+
+_PANEL = "The changes of every epoch"
 
 
 def export(
@@ -61,16 +65,72 @@ def export(
         typer.Option(help="An Idempotency-Key: the same export with the same key is carried out only once."),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait until the job has ended.")] = False,
+    follow_on: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Write what each epoch changes as a file of its own into a folder of this machine, until Ctrl-C.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = False,
+    until: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="With --follow: end when this epoch has been written.", rich_help_panel=_PANEL
+        ),
+    ] = None,
+    subscription: Annotated[
+        str | None,
+        typer.Option(
+            help="With --follow: a subscription of this name keeps the epochs that are not written yet, also while "
+            "this command does not run.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
 ) -> None:
     """Export the tuples of one epoch to files. Ctrl-C cancels it.
+
+    With --follow it goes on with what every later epoch changes: weight 1 for a tuple that appeared, -1 for one that
+    went, and the epoch. Started again, it goes on where it was; the formats are parquet and delta.
 
     Examples:
 
     - `zedlog export tc closure --format parquet`
     - `zedlog export 'tc("a", x), !edge("a", x)' far.csv`
     - `zedlog export triple graph.ttl --prefixes`
+    - `zedlog export tc lake/tc --follow --subscription lake`
+    - `zedlog export tc lake/tc --follow --format delta --until 120`
     - `zedlog export edge edges.jsonl --domain asserted --weights`
     """
+    if follow_on:
+        others = (
+            weights,
+            overwrite,
+            no_header,
+            plain_header,
+            strict,
+            prefixes,
+            detach,
+            key,
+            epoch is not None,
+        )
+        if any(others) or domain != "all" or format not in (None, "parquet", "delta"):
+            raise typer.BadParameter(
+                "with --follow there are only --format parquet or delta, --until and --subscription",
+                param_hint="--follow",
+            )
+        with ServiceClient(url) as client:
+            follow_changes(
+                client,
+                what,
+                Path(path),
+                as_delta=format == "delta",
+                until=until,
+                subscription=subscription,
+            )
+        return
+    if until is not None or subscription is not None:
+        raise typer.BadParameter("only with --follow", param_hint="--until")
     body: Json = {
         "relation" if is_relation_name(what) else "query": what,
         "path": path,

@@ -1,4 +1,5 @@
-"""`zedlog import FILE..`: import files as facts through Spark, in one transaction; waits, with a progress bar."""
+"""`zedlog import FILE..`: import files, a topic or a table as facts through Spark, in one transaction; waits, with a
+progress bar. `--follow`: again and again."""
 
 from __future__ import annotations
 
@@ -11,19 +12,23 @@ import typer
 
 from engine.bulk.request import guess_format
 from engine.errors import InvalidRequestError
-from service.cli import options
+from service.cli import options, outside
 from service.cli.client import Json, ServiceClient
 from service.cli.jobs import follow, report
 from service.cli.output import note, out
 from service.cli.transfer import transfer
 
 _PORTION = 1 << 20
+_EVERY = 5.0
 
 
 def import_files(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE...", help="Files or folders below the engine's import root, or URLs."),
+        typer.Argument(
+            metavar="FILE...",
+            help="Files or folders below the engine's import root, or URLs; kafka://host:port/topic, jdbc:...",
+        ),
     ],
     url: options.Url = options.URL,
     relation: Annotated[
@@ -35,7 +40,8 @@ def import_files(
     format: Annotated[
         str | None,
         typer.Option(
-            help="csv, tsv, jsonl, parquet, facts, or of RDF: ntriples, nquads, turtle, trig, rdfxml, jsonld, or rdf, "
+            help="csv, tsv, jsonl, parquet, orc, avro, delta, iceberg, facts, or of RDF: ntriples, nquads, turtle, "
+            "trig, rdfxml, jsonld, or rdf, "
             "where each name says which. Default: according to the names' endings."
         ),
     ] = None,
@@ -107,8 +113,31 @@ def import_files(
         ),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait until the job has ended.")] = False,
+    stream: outside.Stream = None,
+    starting: outside.Starting = None,
+    max_messages: outside.MaxMessages = None,
+    weight_header: outside.WeightHeader = None,
+    follow_on: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Read on what comes, until Ctrl-C: one transaction after the other.",
+            rich_help_panel="Topics of Kafka",
+        ),
+    ] = False,
+    every: outside.Every = None,
+    connection: outside.Connection = None,
+    table: outside.Table = None,
+    query: outside.Query = None,
+    partition_column: outside.PartitionColumn = None,
+    lower_bound: outside.LowerBound = None,
+    upper_bound: outside.UpperBound = None,
+    partitions: outside.Partitions = None,
+    version_as_of: outside.VersionAsOf = None,
+    timestamp_as_of: outside.TimestampAsOf = None,
 ) -> None:
-    """Import files as one transaction: one epoch, or nothing. Ctrl-C cancels it.
+    """Import files, or what is new in a topic, or a table, as one transaction: one epoch, or nothing. Ctrl-C cancels
+    it.
 
     Examples:
 
@@ -119,13 +148,42 @@ def import_files(
     - `zedlog import part1.parquet part2.parquet --relation edge`
     - `zedlog import facts/`: a folder of Souffle's .facts
     - `zedlog import edges.tsv --relation edge --upload --skip`
+    - `zedlog import kafka://broker:9092/edges --relation edge --follow`: each message counts once
+    - `zedlog import jdbc:postgresql://db/shop --table items --relation item --connection shop`
+    - `zedlog import lake/edges --format delta --version-as-of 3 --relation edge`
     - `zedlog import managers.parquet --relation manager --source hr -m "of January"`
     """
     if rdfs and owl_rl:
         raise typer.BadParameter(
             "an import adds one set of rules; give one of --rdfs and --owl-rl", param_hint="--rdfs"
         )
+    topic = files[0].lower().startswith("kafka:")
+    if follow_on and not topic:
+        raise typer.BadParameter(
+            "only a topic is read on; 'zedlog sync SOURCE .. --every 60' reads a table again and again",
+            param_hint="--follow",
+        )
+    if (every is not None and not follow_on) or (follow_on and (detach or key or dry_run)):
+        raise typer.BadParameter(
+            "--every goes with --follow, and --detach, --key and --dry-run do not", param_hint="--follow"
+        )
+    how = outside.given(
+        stream=stream,
+        starting=starting,
+        max_messages=max_messages,
+        weight_header=weight_header,
+        connection=connection,
+        table=table,
+        query=query,
+        partition_column=partition_column,
+        lower_bound=lower_bound,
+        upper_bound=upper_bound,
+        partitions=partitions,
+        version_as_of=version_as_of,
+        timestamp_as_of=timestamp_as_of,
+    )
     body: Json = {
+        "options": how or None,
         "rules": "rdfs" if rdfs else "owl-rl" if owl_rl else None,
         "graphs": graphs or None,
         "blank_nodes": blank_nodes,
@@ -143,7 +201,7 @@ def import_files(
         "message": message,
         "source": source,
     }
-    if format is None:
+    if format is None and not outside.is_outside(files[0], format):
         body["format"] = _told_by_name(files)
     if delimiter is not None:
         # Here, for what reads files loads pyarrow, which the other commands do without.
@@ -159,6 +217,9 @@ def import_files(
             body["upload"] = _upload(client, files)
         else:
             body["paths"] = files
+        if follow_on:
+            outside.read_on(client, body, every or _EVERY)
+            return
         job = client.post("/v1/imports", body, key=key)
         if detach:
             out.print(job["job"])

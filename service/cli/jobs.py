@@ -14,12 +14,14 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from engine.bulk.outside import OFFSETS
 from service.cli import options
 from service.cli.client import Json, Refused, ServiceClient
 from service.cli.output import err, fail, note, out
 from service.job_words import STAGES
 
 _POLL_SECONDS = 0.2
+_PLACES = ("partition", "offset", "line", "row", "column")
 _RATED_ROWS = 10_000
 """The fewest rows for which a rate is meaningful."""
 
@@ -153,6 +155,12 @@ def report(job: Json) -> None:
         return
     good = _counted(result["rows"] - result["rejected"], "row")
     head = "would import" if job["request"].get("dry_run") else "imported"
+    if "stream" in result:
+        stream = result["stream"]
+        note(
+            f"{escape(stream['topic'])}: {_counted(stream['messages'], 'message')} read, {stream['lag']:,} not yet; "
+            f"the position is kept in {OFFSETS} as the stream {escape(stream['stream'])}"
+        )
     epoch = f", epoch {result['epoch']}" if result["epoch"] is not None else ", nothing to apply"
     out.print(
         f"{head} {good}, {_counted(result['tuples'], 'distinct tuple')}, in {seconds(result['seconds'])}"
@@ -227,7 +235,7 @@ def _rate(job: Json) -> str:
 
 def _show_bad_rows(found: Json) -> None:
     for sample in found.get("samples") or ():
-        known = [f"{name} {sample[name]}" for name in ("line", "row", "column") if name in sample]
+        known = [f"{name} {sample[name]}" for name in _PLACES if name in sample]
         place = escape(", ".join([str(sample["file"]), *known]))
         note(f"  [dim]{place}:[/] {escape(str(sample['reason']))}")
 

@@ -9,9 +9,10 @@ from urllib.parse import quote
 import typer
 from rich.markup import escape
 
-from service.cli import options
+from service.cli import options, outside
 from service.cli.client import Json, ServiceClient
 from service.cli.edit import print_delta
+from service.cli.jobs import follow, report
 from service.cli.load import Reading, opened
 from service.cli.options import OutputFormat
 from service.cli.output import chosen, counted, fail, moment, note, out, print_outcome, write_rows
@@ -30,7 +31,14 @@ Delta = Annotated[bool, typer.Option("--delta", help="Show the tuples that appea
 
 def sync(
     source: Annotated[str, typer.Argument(help="The source's name, such as hr; it does not have to exist.")],
-    files: Annotated[list[Path], typer.Argument(help="CSV or TSV text in UTF-8; '-' is standard input.")],
+    named: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILES...",
+            help="CSV or TSV text in UTF-8; '-' is standard input. Or one table that the engine reads: jdbc:..., or a "
+            "path with --format.",
+        ),
+    ],
     relation: Annotated[
         str | None,
         typer.Option(help="The relation of the rows. Default: the name of each file, without its ending."),
@@ -46,8 +54,32 @@ def sync(
     delta: Delta = False,
     message: options.Message = None,
     url: options.Url = options.URL,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="delta, iceberg, parquet, orc or avro: the engine reads it through Spark, below its import root.",
+            rich_help_panel="Tables",
+        ),
+    ] = None,
+    connection: outside.Connection = None,
+    table: outside.Table = None,
+    query: outside.Query = None,
+    partition_column: outside.PartitionColumn = None,
+    lower_bound: outside.LowerBound = None,
+    upper_bound: outside.UpperBound = None,
+    partitions: outside.Partitions = None,
+    version_as_of: outside.VersionAsOf = None,
+    timestamp_as_of: outside.TimestampAsOf = None,
+    every: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            help="A table: do it again every so many seconds, until Ctrl-C.",
+            rich_help_panel="Tables",
+        ),
+    ] = None,
 ) -> None:
-    """Make a source assert exactly the rows of files: only the difference is applied.
+    """Make a source assert exactly the rows of files, or of a table: only the difference is applied.
 
     In one epoch, what it asserted before and is not in the files any more is taken back, and what is new is added. What
     others assert stays, and so does what the source asserts of other relations.
@@ -56,12 +88,45 @@ def sync(
 
     - `zedlog sync hr person.csv --header`
     - `zedlog sync hr person.csv manages.csv --dry-run`: show what would change
+    - `zedlog sync hr jdbc:postgresql://db/hr --table person --relation person --connection hr --every 60`
     - `zedlog sync hr staff-2026-01.tsv --relation person -m "of January"`
     """
-    if relation is not None and len(files) > 1:
+    if relation is not None and len(named) > 1:
         raise typer.BadParameter(
             "only with one file; several go into the relations of their names", param_hint="--relation"
         )
+    options_ = outside.given(
+        connection=connection,
+        table=table,
+        query=query,
+        partition_column=partition_column,
+        lower_bound=lower_bound,
+        upper_bound=upper_bound,
+        partitions=partitions,
+        version_as_of=version_as_of,
+        timestamp_as_of=timestamp_as_of,
+    )
+    if format is not None or outside.is_outside(named[0], format):
+        if header or delimiter is not None or delta:
+            raise typer.BadParameter(
+                "--header and --delimiter are about text files, --delta is not shown for a table",
+                param_hint="FILES",
+            )
+        body = outside.given(relation=relation, format=format, message=message, types=_parts(types))
+        body |= outside.given(columns=_parts(columns), options=options_ or None)
+        body |= {"paths": named, "source": source, "replace": True, "mode": "set"}
+        body |= {"dry_run": dry_run, "allow_empty": allow_empty}
+        with ServiceClient(url) as client:
+            if every is None:
+                report(follow(client, client.post("/v1/imports", body)))
+            elif dry_run:
+                raise typer.BadParameter("a dry run is done once", param_hint="--every")
+            else:
+                outside.read_on(client, body, every)
+        return
+    files = [Path(name) for name in named]
+    if options_ or every is not None:
+        raise typer.BadParameter("only a table that the engine reads has these options", param_hint="FILES")
     how = Reading.of(delimiter, header, columns, types)
     facts: dict[str, list[Any]] = {}
     declarations: list[str] = []
@@ -92,6 +157,10 @@ def sync(
     print_outcome(answer, dry_run=dry_run)
     if delta or dry_run:
         print_delta(answer)
+
+
+def _parts(text: str | None) -> list[str] | None:
+    return None if text is None else [part.strip() for part in text.split(",")]
 
 
 def _by_relation(files: list[Path], relation: str | None) -> dict[str, Path]:

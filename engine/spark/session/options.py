@@ -18,6 +18,9 @@ from engine.errors import InvalidRequestError, shown
 _LOCAL = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?$")
 _CLUSTER = ("spark://", "yarn", "k8s://")
 _CONNECT = "sc://"
+_PACKAGES = "spark.jars.packages"
+_COORDINATES = re.compile(r"[A-Za-z0-9._-]+(:[A-Za-z0-9._-]+){2}")
+_SETTING = re.compile(r"spark\.[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class SparkOptions:
     each part of the state is kept. local_rows: rows up to which changes are kept in the driver. adaptive: whether large
     queries are planned anew while they run. timeout: seconds to wait for the master, for its first job, and later for
     executors when none is left. memory: of the driver's JVM; a Connect server has its own. conf: further settings of
-    Spark, which take precedence over Zedlog's.
+    Spark, which take precedence over Zedlog's. packages: coordinates of Maven that Spark resolves when it starts.
     """
 
     master: str = "local[2]"
@@ -41,6 +44,7 @@ class SparkOptions:
     timeout: float = 120.0
     memory: str = "4g"
     conf: Mapping[str, str] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.local or self.cluster or self.connect):
@@ -55,6 +59,17 @@ class SparkOptions:
             raise InvalidRequestError(f"timeout must be more than 0 seconds, not {self.timeout:g}")
         if self.checkpoint_dir == "":
             raise InvalidRequestError("the name of the checkpoint directory must not be empty")
+        for package in self.packages:
+            check_package(package)
+        if self.packages and self.connect:
+            raise InvalidRequestError(
+                "over Spark Connect the packages are the server's: start it with --packages "
+                f"{','.join(self.packages)}, and leave the option out here"
+            )
+        if self.packages and _PACKAGES in self.conf:
+            raise InvalidRequestError(
+                f"packages are given twice: as packages, and as the setting {_PACKAGES}"
+            )
 
     @property
     def local(self) -> bool:
@@ -68,3 +83,46 @@ class SparkOptions:
     @property
     def connect(self) -> bool:
         return self.master.startswith(_CONNECT)
+
+
+def check_package(text: str) -> str:
+    """The coordinates of a package.
+
+    Raises:
+        InvalidRequestError: they are not of the form group:artifact:version.
+    """
+    if not _COORDINATES.fullmatch(text):
+        raise InvalidRequestError(
+            f"{shown(text)} does not name a package; write group:artifact:version, "
+            "such as org.postgresql:postgresql:42.7.8"
+        )
+    return text
+
+
+def parse_packages(text: str) -> tuple[str, ...]:
+    """Packages between commas, each once."""
+    return tuple(dict.fromkeys(check_package(part.strip()) for part in text.split(",") if part.strip()))
+
+
+def parse_conf(text: str) -> Mapping[str, str]:
+    """Settings `spark.key=value` between commas. What follows a comma and is not the beginning of a setting belongs to
+    the value before it, so that a value may be a list. The last of several values counts.
+
+    Raises:
+        InvalidRequestError: a setting is not of this form.
+    """
+    found: dict[str, str] = {}
+    key = ""
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if equals and _SETTING.fullmatch(name.strip()):
+            key = name.strip()
+            found[key] = value.strip()
+        elif key:
+            found[key] += f",{part}"
+        elif part.strip():
+            raise InvalidRequestError(
+                f"{shown(part.strip())} is not a setting of Spark; write spark.key=value, "
+                "such as spark.driver.memory=8g"
+            )
+    return found

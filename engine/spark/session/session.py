@@ -35,6 +35,8 @@ _CONNECT_PACKAGES = {
 }
 _CONNECT_RETRIES = 6
 """How often one call is tried while a Connect server does not answer: some 25 seconds."""
+_PACKAGE_SECONDS = 600.0
+"""How much longer the start of Spark may take when packages have to be fetched first."""
 
 
 class SparkSource:
@@ -129,11 +131,19 @@ def _start(options: SparkOptions) -> Any:
             check_workers(session, options)
 
     try:
-        within(options.timeout, start, f"the Spark master {options.master}")
-    except BaseException:
+        more = _PACKAGE_SECONDS if options.packages else 0.0
+        within(options.timeout + more, start, f"the Spark master {options.master}")
+    except BaseException as error:
         given_up.set()
         for session in begun:
             _stop(session, options)
+        if options.packages and "JAVA_GATEWAY_EXITED" in str(error):
+            raise SparkUnavailableError(
+                f"Spark could not start with the packages {', '.join(options.packages)}: most likely one of them, or "
+                "something that it needs, cannot be fetched; the engine's standard error names it. "
+                "spark.jars.excludes leaves out what is not needed, spark.jars names files that are there already",
+                packages=list(options.packages),
+            ) from error
         raise
     return begun[0]
 

@@ -46,6 +46,8 @@ def settings(options: SparkOptions) -> dict[str, str]:
     }
     if options.local:
         driver |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if options.packages:
+        driver["spark.jars.packages"] = ",".join(options.packages)
     return session | driver | _workers() | dict(options.conf)
 
 

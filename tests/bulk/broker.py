@@ -1,0 +1,151 @@
+"""What the tests of streams and tables run against: a Kafka broker, and jars from the Java registry.
+
+Maven resolves the jars, once a machine. A test is skipped, with the reason, where it cannot.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from engine.spark.session.java import java_home
+from tests.waiting import until
+
+KAFKA = ("org.apache.kafka:kafka_2.13:4.1.1", "org.apache.kafka:kafka-tools:4.1.1")
+H2 = "com.h2database:h2:2.4.240"
+AVRO = "org.apache.spark:spark-avro_2.13:4.2.0"
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
+BUNDLED = "com.google.code.findbugs:jsr305,org.scala-lang.modules:scala-parallel-collections_2.13"
+"""What the connector asks for and Spark has already."""
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>zedlog</groupId><artifactId>tests</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
+_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+
+
+@cache
+def class_path(*packages: str) -> str:
+    """The jars of packages and of what they need, as Java takes them."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        pytest.skip("mvn, which resolves the jars, is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        needed = "".join(_DEPENDENCY.format(*package.split(":")) for package in packages)
+        (Path(folder) / "pom.xml").write_text(_POM.format(needed))
+        command = [maven, "-q", "-B", "dependency:build-classpath", "-Dmdep.outputFile=path.txt"]
+        try:
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500)
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"the Java registry did not answer in time for {', '.join(packages)}")
+        if done.returncode:
+            line = next((x for x in done.stdout.splitlines() if "ERROR" in x), "no message")
+            pytest.skip(f"{', '.join(packages)} cannot be resolved: {line[:200]}")
+        return (Path(folder) / "path.txt").read_text().strip()
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+class Broker:
+    """One broker that is its own controller, in a process of its own that ends with the context."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._jars = class_path(*KAFKA)
+        self._java = java_home() / "bin" / "java"
+        self.port, controller = free_port(), free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(folder / "log"),
+            "num.partitions": "1",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "auto.create.topics.enable": "false",
+        }
+        self._file = folder / "server.properties"
+        self._file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Broker:
+        cluster = uuid.uuid4().hex[:22]
+        self._run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._file))
+        log = (self._folder / "broker.txt").open("wb")
+        self._process = subprocess.Popen(
+            [*self._command("-Xmx256m"), "kafka.Kafka", str(self._file)], stdout=log, stderr=log
+        )
+        until(self._answers, lambda: f"the broker: {(self._folder / 'broker.txt').read_text()[-2000:]}", 120)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def topic(self, name: str, partitions: int = 1) -> str:
+        """Make a topic."""
+        arguments = ("--create", "--topic", name, "--partitions", str(partitions))
+        self._run("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", self.address, *arguments)
+        return f"kafka://{self.address}/{name}"
+
+    def send(self, name: str, *messages: str, headers: Mapping[str, str] | None = None) -> None:
+        """Send messages, each a line."""
+        text = "".join(f"{message}\n" for message in messages)
+        properties = []
+        if headers is not None:
+            shown = ",".join(f"{key}:{value}" for key, value in headers.items())
+            text = "".join(f"{shown}\t{message}\n" for message in messages)
+            properties = ["--property", "parse.headers=true"]
+        self._run(
+            "org.apache.kafka.tools.ConsoleProducer",
+            "--bootstrap-server",
+            self.address,
+            "--topic",
+            name,
+            *properties,
+            text=text,
+        )
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self._folder / "broker.txt").read_text()[-2000:]
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1):
+                return True
+        except OSError:
+            return False
+
+    def _command(self, *options: str) -> list[str]:
+        return [str(self._java), *options, "-cp", self._jars]
+
+    def _run(self, tool: str, *arguments: str, text: str = "") -> None:
+        done = subprocess.run(
+            [*self._command("-Xmx128m"), tool, *arguments],
+            input=text.encode(),
+            capture_output=True,
+            env={**os.environ, "KAFKA_HEAP_OPTS": ""},
+            timeout=300,
+        )
+        assert not done.returncode, done.stdout.decode()[-1500:] + done.stderr.decode()[-1500:]
