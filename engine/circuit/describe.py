@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from typing import Any
 
 from engine.circuit.circuit import Circuit, Stratum
@@ -25,8 +26,10 @@ def to_json(circuit: Circuit) -> dict[str, Any]:
     }
 
 
-def to_mermaid(circuit: Circuit) -> str:
-    """A flow chart: a box for each stratum, arrows from each relation through the rules that read it."""
+def to_mermaid(circuit: Circuit, on_spark: Container[int] = ()) -> str:
+    """A flow chart: a box for each stratum, arrows from each relation through the rules that read it. on_spark: the
+    numbers of the strata that are there.
+    """
     lines = ["flowchart LR"]
     names = {relation: f"n{i}" for i, relation in enumerate(sorted(circuit.arities))}
     for number, stratum in enumerate(circuit.strata):
@@ -34,7 +37,8 @@ def to_mermaid(circuit: Circuit) -> str:
         pivot = pivot_of(stratum) or {}
         columns = ", ".join(f"{c + 1} of {name}" for name, c in pivot.items())
         handed_on = f"; pivot: column {_escaped(columns)}" if columns else ""
-        lines.append(f'  subgraph s{number}["{title} {number}{handed_on}"]')
+        place = "; on Spark" if number in on_spark else ""
+        lines.append(f'  subgraph s{number}["{title} {number}{handed_on}{place}"]')
         lines += [f'    {names[r]}["{r}/{circuit.arities[r]}"]' for r in stratum.relations]
         lines += [f'    {_node(rule.id)}(["{_escaped(_text(rule))}"])' for rule in stratum.rules]
         lines.append("  end")

@@ -42,6 +42,8 @@ def changed_name(key: str) -> str:
     return key.removesuffix(_REPLACED)
 
 
+EVERYTHING = "*"
+"""In `EpochRecord.away`: every relation."""
 NOTHING_FORGOTTEN: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
 
@@ -55,6 +57,7 @@ class EpochRecord:
     of all `.prefix` and `.decl` directives in force. `symbols` are the strings interned by this epoch: the first has
     the code `first_symbol`, the next one more, and so on. `forgotten`, ascending, are the codes of symbols that nothing
     used before this epoch and that it does not use either: they no longer stand for anything.
+    `away` are the relations that are on Spark, with the reason in words; `EVERYTHING` stands for all.
     """
 
     epoch: int
@@ -74,6 +77,7 @@ class EpochRecord:
     estimate: int = 0
     bootstrap: int = 0
     forgotten: npt.NDArray[np.int64] = field(default_factory=lambda: NOTHING_FORGOTTEN)
+    away: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:

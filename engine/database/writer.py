@@ -55,6 +55,7 @@ from engine.maintenance.change import RelationChange
 from engine.maintenance.placement import ANY_HEIGHT, Budget, Executed, FactDelta
 from engine.maintenance.policy import Policy, reason
 from engine.maintenance.repair import told
+from engine.maintenance.speed import Elsewhere
 from engine.resident.checkpoint import CheckpointUnusable
 from engine.resident.placement import ResidentPlacement
 
@@ -328,8 +329,8 @@ class Writer:
                     )
 
     def _evaluate(self, program: Program, facts: Mapping[str, FactDelta], budget: Budget) -> Executed:
-        """Execute; an epoch that outgrows this process is dropped, and executed on Spark if the placement is chosen
-        automatically.
+        """Execute; an epoch that outgrows this process is dropped, and executed again with some strata on Spark if the
+        placement is chosen automatically.
         """
         encode, places = Encoder(self._database.symbols), self._database.places
         policy, asked = self._evaluation
@@ -337,14 +338,24 @@ class Writer:
         def execute() -> Executed:
             return places.now.execute(program.circuit, facts, encode, places.budget(budget), policy)
 
-        try:
-            return execute()
-        except BudgetExceededError as error:
-            places.outgrow(error, asked, encode)
+        outgrown: BudgetExceededError | None = None
+        while True:
             try:
-                return execute()
+                start = time.perf_counter()
+                executed = execute()
+                places.done(executed, time.perf_counter() - start)
+                return executed
+            except Elsewhere as stop:
+                places.leave(stop, encode)
+            except BudgetExceededError as error:
+                outgrown = error
+                places.outgrow(error, asked, program.circuit, encode)
             except SparkUnavailableError as other:
-                raise cannot_take(error, other) from other
+                if outgrown is None and places.refrain(other):
+                    continue
+                if outgrown is None:
+                    raise
+                raise cannot_take(outgrown, other) from other
 
     def recover(self, state: SavedState) -> None:
         """In the first epoch, hold what was committed before: it must be accepted, whatever it costs."""
@@ -354,6 +365,7 @@ class Writer:
         program = restored_program(state.rules, state.declarations, state.schemas, held)
         program = program.compiled(lambda _: False)
         unlimited = self._unlimited()
+        database.places.begin(None, False, unlimited, Encoder(database.symbols))
         memory = given.memory if database.places.wanted == "auto" else None
         try:
             self._evaluate(program, state.facts, replace(unlimited, memory=memory))
@@ -457,6 +469,7 @@ class Writer:
             abandoned=executed.abandoned,
             estimate=executed.estimate,
             bootstrap=executed.bootstrap,
+            away={name_of(key): why for key, why in self._database.places.away().items()},
             forgotten=np.sort(np.concatenate(self._forgotten)) if self._forgotten else NOTHING_FORGOTTEN,
         )
 

@@ -12,6 +12,7 @@ from engine.circuit.normal import INTERNAL
 from engine.errors import BudgetExceededError, EvaluationCancelledError
 from engine.maintenance.placement import Budget
 from engine.maintenance.policy import Course, known_to_users
+from engine.maintenance.speed import Elsewhere
 
 DROPPED = "it was dropped and changed nothing"
 """What every refusal for a budget says after its reason."""
@@ -49,11 +50,17 @@ class Meter:
         self._stratum: Stratum | None = None
         self.course = Course()
         self._grew = False
+        # The derivations of the stratum after which it is to be evaluated elsewhere.
+        self._leaves: int | None = None
 
     def enter(self, stratum: Stratum, course: Course | None = None) -> None:
         """The stratum that an error is about from now on, and what watches the cost of its strategy."""
         self._stratum = stratum
         self.course = course if course is not None else Course()
+        bootstrapped = course is not None and course.bootstraps and stratum.derives
+        self._leaves = (
+            self.budget.leaves(stratum) if bootstrapped and self.budget.leaves is not None else None
+        )
         if self.budget.entered is not None:
             self.budget.entered(known_to_users(stratum.relations))
 
@@ -90,9 +97,13 @@ class Meter:
 
         Raises:
             Abandoned: the stratum is to be bootstrapped instead; the step is not counted.
+            Elsewhere: its bootstrap is not to go on here.
         """
         self.course.charge(derivations)
         self.derivations += derivations
+        if self._leaves is not None and self.course.spent > self._leaves:
+            assert self._stratum is not None, "it was entered"
+            raise Elsewhere(self._stratum.relations)
         limit = self.budget.derivations
         if limit is not None and self.derivations > limit:
             self._refuse("derivations", f"{self.derivations:,} derivations, of {limit:,} allowed")
@@ -100,8 +111,8 @@ class Meter:
 
     def quiet(self) -> float:
         """How many derivations may be enumerated before `charge` has to be asked."""
-        left = self.left
-        return self.course.quiet() if left is None else min(left, self.course.quiet())
+        leaves = None if self._leaves is None else max(0, self._leaves - self.course.spent)
+        return min(limit for limit in (self.left, leaves, self.course.quiet()) if limit is not None)
 
     def passed(self, height: int, derivations: int) -> None:
         """So many derivations, no more than `quiet` said, were enumerated at a height."""
@@ -113,7 +124,7 @@ class Meter:
         budget; `absorb` follows. relations: those of the part, whose memory comes on top of what is held now.
         """
         seconds = None if self._stop is None else max(0.0, self._stop - time.monotonic())
-        budget = replace(self.budget, derivations=self.left, seconds=seconds, entered=None)
+        budget = replace(self.budget, derivations=self.left, seconds=seconds, entered=None, leaves=None)
         held = self._memory()
         meter = Meter(
             budget,

@@ -39,7 +39,8 @@ class Budget:
     derivations: enumerated in the epoch. tuples: rows held by all relations after it. height: of any tuple of a
     recursive stratum; None: MAX_HEIGHT where the recursion computes or folds values. memory: bytes of all arrays.
     seconds: of evaluation. cancelled: called now and then; true ends the evaluation. entered: called with the relations
-    of each stratum that the evaluation comes to.
+    of each stratum that the evaluation comes to. leaves: called with each stratum that is bootstrapped: after how many
+    derivations it is to end with `Elsewhere` (engine/maintenance/speed.py); None: never.
     """
 
     derivations: int | None = None
@@ -49,6 +50,7 @@ class Budget:
     seconds: float | None = None
     cancelled: Callable[[], bool] | None = None
     entered: Callable[[tuple[str, ...]], None] | None = None
+    leaves: Callable[[Stratum], int | None] | None = None
 
     def tallest(self, stratum: Stratum) -> int:
         """The greatest height of a tuple of the stratum."""
@@ -102,7 +104,9 @@ class Encode(Protocol):
 class Placement(Protocol):
     """See the module."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """`resident`, `spark`, or `mixed` if some strata are here and some there."""
 
     def execute(
         self,

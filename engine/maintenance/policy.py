@@ -261,6 +261,11 @@ class Course:
         self.estimate = 0.0
         """The largest estimate so far of what the update needs in all."""
 
+    @property
+    def bootstraps(self) -> bool:
+        """Whether everything is derived from nothing: it is no update, or nothing was derived before."""
+        return self._policy is None or self._last is None or self._last.held <= 0
+
     def begin(self) -> None:
         """The update is about to begin; the change of the facts may already say that it should not.
 

@@ -8,11 +8,13 @@ difference between them is passed on. The walk (engine/maintenance/epoch.py) dec
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 import numpy as np
 
 from engine.circuit.circuit import Circuit, Stratum, is_internal
+from engine.data.codes import Codes
+from engine.errors import BudgetExceededError
 from engine.maintenance.change import RelationChange
 from engine.maintenance.epoch import Epoch, Held
 from engine.maintenance.meter import Meter
@@ -23,9 +25,11 @@ from engine.resident.blocks import BlockedStratum, in_blocks
 from engine.resident.bound import BoundPlan, bind_rule
 from engine.resident.changes import is_all_derived, net_change, undo, visible_change
 from engine.resident.journal import RelationJournal
-from engine.resident.relation import Relation
+from engine.resident.layout import I64
+from engine.resident.relation import PushOverflow, Relation
 from engine.resident.steps import Batch, Runner
-from engine.resident.stratum import ResidentStratum
+from engine.resident.stratum import GROUND, ResidentStratum
+from engine.resident.transfer import hold
 from engine.resident.undefined import Undefined
 
 
@@ -46,7 +50,11 @@ class ResidentEpoch:
         self._runner = runner
         self._encode = encode
         self._epoch = Epoch(circuit, state.circuit, facts, policy, state.costs)
-        self._meter = Meter(budget, state.relations, self._memory)
+        self.meter = Meter(budget, state.relations, self.memory)
+        self.mirrors: Set[str] = frozenset()
+        """The relations of which only the present tuples are held here, for the strata that read them."""
+        self._mirrored: list[tuple[Relation, I64, I64]] = []
+        self._undefined = Undefined()
         self._journal: dict[str, RelationJournal] = {}
         self._deltas: dict[str, Batch] = {}
         self._replaced: dict[str, Relation] = {}
@@ -56,25 +64,35 @@ class ResidentEpoch:
         # Bytes of the relations in `_replaced`.
         self._aside = 0
 
-    def _memory(self) -> int:
+    def memory(self) -> int:
+        """Bytes held."""
         return self._state.memory() + self._aside + self._encode.symbols.nbytes
 
     def run(self) -> Executed:
         """Execute the epoch. After an error it has to be rolled back."""
-        state, runner, circuit = self._state, self._runner, self._epoch.circuit
-        state.meter = self._meter
+        self.begin()
+        self._epoch.run(lambda _: self, self.meter, self._encode)
+        self.judge()
+        return self._epoch.executed(self.visible(), self.meter)
+
+    def begin(self) -> None:
+        """Get ready for the walk. `meter` may be replaced before."""
+        self._state.meter = self.meter
         self.install()
-        undefined = Undefined()
+        runner = self._runner
         runner.symbols, runner.check, runner.meet = (
             self._encode.symbols,
-            self._meter.check_time,
-            undefined.from_plan,
+            self.meter.check_time,
+            self._undefined.from_plan,
         )
-        self._epoch.run(lambda _: self, self._meter, self._encode)
-        undefined.judge(circuit.rules, state.relations, runner, self._meter.charge, self._encode)
-        return self._epoch.executed(self._visible(), self._meter)
 
-    def _visible(self) -> Iterator[tuple[str, RelationChange]]:
+    def judge(self) -> None:
+        """After the walk: refuse the epoch if a value does not exist that a rule needs."""
+        rules, relations = self._epoch.circuit.rules, self._state.relations
+        self._undefined.judge(rules, relations, self._runner, self.meter.charge, self._encode)
+
+    def visible(self) -> Iterator[tuple[str, RelationChange]]:
+        """The changes of all relations that readers know."""
         for name, changes in self._journal.items():
             if not is_internal(name):
                 self._reserve_change(name)
@@ -102,7 +120,7 @@ class ResidentEpoch:
             state.relations,
             state.bound,
             self._runner,
-            self._meter,
+            self.meter,
             self._journal,
             self._deltas,
             self._replaced if before is None else None,
@@ -117,7 +135,7 @@ class ResidentEpoch:
             if name in self._journal:
                 self._state.resized((name,))
                 undo(self._state.relations[name], self._journal.pop(name))
-        self._state.meter = self._meter
+        self._state.meter = self.meter
 
     def discard(self, stratum: Stratum) -> None:
         """Put empty relations in the place of the stratum's, with the same indexes; the old ones are kept aside."""
@@ -137,6 +155,40 @@ class ResidentEpoch:
             self._deltas[relation] = delta
         return len(delta) > 0
 
+    # ---- mirrors
+
+    def delta(self, relation: str) -> tuple[Codes, Codes]:
+        """The tuples that came (1) and went (-1) in a relation that has `changed`, and these weights."""
+        batch = self._deltas[relation]
+        return batch.codes, np.broadcast_to(batch.weights, len(batch))
+
+    def begin_mirror(self, relation: str, codes: Codes) -> None:
+        """The tuples of a mirror that is new to the circuit, as they were before the epoch."""
+        try:
+            hold(self._state.relations[relation], codes)
+        except PushOverflow as stop:
+            raise stop.error from None
+
+    def mirror(self, relation: str, codes: Codes, weights: Codes) -> None:
+        """Tuples came and went in a relation that is mirrored here."""
+        held, weights = self._state.relations[relation], np.ascontiguousarray(weights)
+        try:
+            rows = held.push(codes, GROUND, weights)
+        except PushOverflow as stop:
+            # What was pushed is taken back here: its entries are not made yet.
+            held.push(codes[: len(stop.rows)], GROUND, -weights[: len(stop.rows)])
+            held.free(np.unique(stop.rows))
+            raise stop.error from None
+        try:
+            held.change_entries(rows, weights, 0, len(rows))
+        except BudgetExceededError:
+            held.push(codes, GROUND, -weights)
+            held.free(np.unique(rows))
+            raise
+        self._mirrored.append((held, codes, weights))
+        self._state.resized((relation,))
+        self._deltas[relation] = Batch(codes, GROUND, weights)
+
     def _reserve_change(self, name: str) -> None:
         """Reserve room for the change of a relation that the epoch reports."""
         changes, relation = self._journal[name], self._state.relations[name]
@@ -145,8 +197,8 @@ class ResidentEpoch:
             rows = relation.live
         kept = 18 + 8 * relation.arity
         plain = changes.fresh and name not in self._replaced and is_all_derived(relation)
-        self._meter.reserve(rows * (kept if plain else 46 + kept), relation)
-        self._meter.beside += rows * kept
+        self.meter.reserve(rows * (kept if plain else 46 + kept), relation)
+        self.meter.beside += rows * kept
 
     # ---- what the circuit demands
 
@@ -219,9 +271,12 @@ class ResidentEpoch:
                     state.bound.pop(rule.id, None)
             for name in stratum.relations:
                 if name not in circuit.arities:
-                    assert not state.relations[name].live, "a relation with tuples has a schema"
+                    gone = name in self.mirrors or not state.relations[name].live
+                    assert gone, "a relation with tuples has a schema"
                     del state.relations[name]
                     state.resized((name,))
+        for held, codes, _ in self._mirrored:
+            held.free(np.unique(held.rows_of(codes)))
         self._epoch.keep()
         state.circuit = circuit
 
@@ -242,6 +297,11 @@ class ResidentEpoch:
             # What a created relation stands in for gets its own indexes back with it.
             if relation is not None and name not in self._created:
                 relation.indexes.pop(columns, None)
+        for held, codes, weights in reversed(self._mirrored):
+            rows = held.push(codes, GROUND, -weights)
+            held.change_entries(rows, -weights, 0, len(rows))
+            held.free(np.unique(rows))
+            state.resized((held.name,))
         for name, changes in self._journal.items():
             if name not in self._created and name not in self._replaced:
                 undo(state.relations[name], changes)

@@ -7,13 +7,15 @@ takes the net changes of the strata below it and leaves its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from engine.circuit.circuit import Circuit
+from engine.circuit.circuit import EMPTY, Circuit
 from engine.data.codes import Codes
+from engine.maintenance.epoch import Costs
 from engine.maintenance.placement import DEFAULT, Budget, Encode, Executed, FactDelta, PlacementState
 from engine.maintenance.policy import Policy
 from engine.resident import rowhash as rowhash  # So that all kernels are known, and compiled together.
@@ -47,13 +49,24 @@ class ResidentPlacement:
         budget: Budget,
         policy: Policy = DEFAULT,
     ) -> Executed:
-        assert self._epoch is None, "the last epoch is neither committed nor rolled back"
-        self._epoch = ResidentEpoch(self._state, self._runner, circuit, facts, encode, budget, policy)
         try:
-            return self._epoch.run()
+            return self.begin(circuit, facts, encode, budget, policy).run()
         except BaseException:
             self.rollback()
             raise
+
+    def begin(
+        self,
+        circuit: Circuit,
+        facts: Mapping[str, FactDelta],
+        encode: Encode,
+        budget: Budget,
+        policy: Policy,
+    ) -> ResidentEpoch:
+        """Begin an epoch; it is to be run, and then committed or rolled back."""
+        assert self._epoch is None, "the last epoch is neither committed nor rolled back"
+        self._epoch = ResidentEpoch(self._state, self._runner, circuit, facts, encode, budget, policy)
+        return self._epoch
 
     def commit(self) -> None:
         assert self._epoch is not None, "nothing was executed"
@@ -120,8 +133,62 @@ class ResidentPlacement:
 
     def export_state(self) -> PlacementState:
         assert self._epoch is None, "an executed epoch is neither kept nor dropped"
-        relations = {name: to_table(held) for name, held in self._state.relations.items()}
-        return PlacementState(self._state.circuit, relations)
+        return PlacementState(self._state.circuit, {name: self.table(name) for name in self._state.relations})
+
+    def table(self, relation: str) -> pa.Table:
+        """A relation as `export_state` has it."""
+        return to_table(self._state.relations[relation])
+
+    @property
+    def costs(self) -> Costs:
+        """What the last bootstraps of the strata have cost."""
+        return self._state.costs
+
+    @property
+    def circuit(self) -> Circuit:
+        return self._state.circuit
+
+    def rearrange(
+        self, circuit: Circuit, kept: Set[str], tables: Mapping[str, pa.Table], encode: Encode
+    ) -> Callable[[], None]:
+        """Hold the relations of another circuit: those `kept` as they are, the others as `tables` say. Returns what
+        undoes it, if nothing else has changed since. Not allowed during an epoch.
+        """
+        assert self._epoch is None, "an executed epoch is neither kept nor dropped"
+        state = self._state
+        before = state.circuit, state.relations, state.bound, state.boards
+
+        def undo() -> None:
+            names = {*state.relations, *before[1]}
+            state.circuit, state.relations, state.bound, state.boards = before
+            self._reindex(kept)
+            state.resized(names)
+
+        state.circuit, state.relations, state.bound, state.boards = EMPTY, {}, {}, {}
+        try:
+            self._install(circuit, encode)
+            state.relations.update((name, before[1][name]) for name in kept)
+            self._reindex(kept)
+            for name, table in tables.items():
+                fill(state.relations[name], table)
+        except BaseException:
+            undo()
+            raise
+        state.resized({*state.relations, *before[1]})
+        return undo
+
+    def _reindex(self, relations: Set[str]) -> None:
+        """Let relations have the indexes that the circuit demands, and no other."""
+        wanted: dict[str, set[tuple[int, ...]]] = {name: set() for name in relations}
+        for demand in self._state.circuit.demands:
+            if demand.relation in wanted:
+                wanted[demand.relation].add(demand.columns)
+        for name, demanded in wanted.items():
+            relation = self._state.relations[name]
+            for columns in relation.indexes.keys() - demanded:
+                del relation.indexes[columns]
+            for columns in sorted(demanded - relation.indexes.keys()):
+                relation.add_index(columns)
 
     def import_state(self, state: PlacementState, encode: Encode) -> None:
         self._install(state.circuit, encode)

@@ -8,18 +8,21 @@ evaluated in the driver (clocked.py), and any other one by stratum.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
 
 import numpy as np
 
 from engine.circuit.circuit import Circuit, Stratum, is_internal
 from engine.data.arrow import to_arrow
+from engine.data.codes import Codes
 from engine.errors import ZedlogError
 from engine.maintenance.change import RelationChange
 from engine.maintenance.epoch import Epoch, Held, StratumWork
 from engine.maintenance.meter import Growing, Meter
 from engine.maintenance.placement import Budget, Encode, Executed, FactDelta
 from engine.maintenance.policy import Policy
+from engine.spark.changes import Changes
 from engine.spark.clocked import ClockedWork
 from engine.spark.plans.undefined import check_faults
 from engine.spark.stratum import Growth, Lower, SparkStratum
@@ -49,8 +52,11 @@ class SparkEpoch:
         self._rules = {**state.circuit.rules, **circuit.rules}
         self.versions = self._begun()
         self._growth = {name: Growth(name, v.live, v.memory()) for name, v in self.versions.items()}
-        self._growing: dict[str, Growing] = dict(self._growth)
-        self._meter = Meter(budget, self._growing)
+        self.growing: dict[str, Growing] = dict(self._growth)
+        """The relations as the budget's watch sees them."""
+        self.meter = Meter(budget, self.growing)
+        self.mirrors: Set[str] = frozenset()
+        """The relations of which only the present tuples are held here, for the strata that read them."""
         self._deltas: dict[str, Table] = {}
         self._changes: dict[str, RelationChange] = {}
         self._discarded: set[str] = set()
@@ -70,21 +76,35 @@ class SparkEpoch:
 
     def run(self) -> Executed:
         """Execute the epoch. After an error it has to be rolled back."""
-        meter, rules = self._meter, self._epoch.circuit.rules
+        with self.watched():
+            self._epoch.run(lambda _: self, self.meter, self._encode)
+            self.judge()
+        return self._epoch.executed(self.visible(), self.meter)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """For the time of the walk: Spark's queries end with the budget, and what only the walk needs is given back."""
+        budget = self.meter.budget
         try:
-            with self._tables.watched(meter.budget.seconds, meter.budget.cancelled, meter.check_time):
-                self._epoch.run(lambda _: self, meter, self._encode)
-                check_faults(
-                    [rule for id_, rule in sorted(rules.items()) if id_ in self._faulty],
-                    lambda relation: self.versions[relation].entries(),
-                    self._tables,
-                    self._encode,
-                )
-            visible = ((name, change) for name, change in self._changes.items() if not is_internal(name))
-            return self._epoch.executed(visible, meter)
+            with self._tables.watched(budget.seconds, budget.cancelled, self.meter.check_time):
+                yield
         finally:
             for table in self._deltas.values():
                 self._tables.release(table)
+
+    def judge(self) -> None:
+        """After the walk: refuse the epoch if a value does not exist that a rule needs."""
+        rules = self._epoch.circuit.rules
+        check_faults(
+            [rule for id_, rule in sorted(rules.items()) if id_ in self._faulty],
+            lambda relation: self.versions[relation].entries(),
+            self._tables,
+            self._encode,
+        )
+
+    def visible(self) -> Iterator[tuple[str, RelationChange]]:
+        """The changes of all relations that readers know."""
+        return ((name, change) for name, change in self._changes.items() if not is_internal(name))
 
     # ---- what the walk asks for
 
@@ -109,8 +129,8 @@ class SparkEpoch:
                 lower,
                 self._rules,
                 self._tables,
-                self._meter,
-                self._growing,
+                self.meter,
+                self.growing,
                 self._encode,
                 self._take,
                 self._faulty,
@@ -122,7 +142,7 @@ class SparkEpoch:
             lower,
             self._rules,
             self._tables,
-            self._meter,
+            self.meter,
             self._growth,
             self._encode,
             self._ended,
@@ -135,7 +155,7 @@ class SparkEpoch:
 
     def _watch(self, name: str) -> None:
         """Let the budget's watch see the relation's version as it is now."""
-        self._growing[name] = growth = self._growth[name]
+        self.growing[name] = growth = self._growth[name]
         version = self.versions[name]
         growth.live, growth.bytes = version.live, version.memory()
 
@@ -149,6 +169,33 @@ class SparkEpoch:
             weights = change.present[moved].astype(np.int64)
             self._deltas[relation] = self._tables.put(to_arrow(change.codes[moved], weight=weights))
         return len(moved) > 0
+
+    # ---- mirrors
+
+    def delta(self, relation: str) -> tuple[Codes, Codes]:
+        """The tuples that came (1) and went (-1) in a relation that has `changed`, and these weights."""
+        arity = self.versions[relation].arity
+        return Changes.below(self._deltas[relation], arity).weighted(self._tables)
+
+    def begin_mirror(self, relation: str, codes: Codes) -> None:
+        """The tuples of a mirror that is new to the circuit, as they were before the epoch."""
+        ones = np.ones(1, np.int64)
+        self.versions[relation] = self._with(
+            self.versions[relation], codes, np.broadcast_to(ones, len(codes))
+        )
+
+    def mirror(self, relation: str, codes: Codes, weights: Codes) -> None:
+        """Tuples came and went in a relation that is mirrored here."""
+        self.versions[relation] = self._with(self.versions[relation], codes, weights)
+        self._deltas[relation] = self._tables.put(to_arrow(codes, weight=weights))
+
+    def _with(self, version: Version, codes: Codes, weights: Codes) -> Version:
+        if not len(codes):
+            return version
+        ground = np.zeros(1, np.int32)
+        layer = self._tables.put(to_arrow(codes, height=ground, support=weights, entry=weights))
+        net = int(weights.sum())
+        return version.with_layer(layer, version.counts.plus(net, net, 0))
 
     def _lower(self, stratum: Stratum, before: Stratum | None) -> dict[str, Lower]:
         """The relations of lower strata that the stratum's rules and folds, old and new, read."""
@@ -181,7 +228,8 @@ class SparkEpoch:
         """Keep the epoch."""
         state, circuit = self._state, self._epoch.circuit
         for name in [name for name in self.versions if name not in circuit.arities]:
-            assert not self.versions.pop(name).live, "a relation with tuples has a schema"
+            gone = not self.versions.pop(name).live or name in self.mirrors
+            assert gone, "a relation with tuples has a schema"
         before, state.versions = state.versions, self.versions
         state.circuit = circuit
         self._epoch.keep()

@@ -9,7 +9,7 @@ updates are better evaluated on the resident placement.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from engine.circuit.circuit import Circuit
 from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, to_arrow
 from engine.data.codes import Codes
+from engine.maintenance.epoch import Costs
 from engine.maintenance.placement import DEFAULT, Budget, Encode, Executed, FactDelta, PlacementState
 from engine.maintenance.policy import Policy
 from engine.resident.changes import described
@@ -75,8 +76,7 @@ class SparkPlacement:
         budget: Budget,
         policy: Policy = DEFAULT,
     ) -> Executed:
-        assert self._epoch is None, "the last epoch is neither committed nor rolled back"
-        epoch = self._epoch = SparkEpoch(self._state, circuit, facts, encode, budget, policy)
+        epoch = self.begin(circuit, facts, encode, budget, policy)
         try:
             return epoch.run()
         except BaseException:
@@ -84,6 +84,19 @@ class SparkPlacement:
             raise
         finally:
             self.heights = epoch.heights
+
+    def begin(
+        self,
+        circuit: Circuit,
+        facts: Mapping[str, FactDelta],
+        encode: Encode,
+        budget: Budget,
+        policy: Policy,
+    ) -> SparkEpoch:
+        """Begin an epoch; it is to be run, and then committed or rolled back."""
+        assert self._epoch is None, "the last epoch is neither committed nor rolled back"
+        self._epoch = SparkEpoch(self._state, circuit, facts, encode, budget, policy)
+        return self._epoch
 
     def commit(self) -> None:
         assert self._epoch is not None, "nothing was executed"
@@ -169,25 +182,67 @@ class SparkPlacement:
 
     def export_state(self) -> PlacementState:
         assert self._epoch is None, "an executed epoch is neither kept nor dropped"
-        relations = {name: collected(version, self._tables) for name, version in self._state.versions.items()}
-        return PlacementState(self._state.circuit, relations)
+        return PlacementState(self._state.circuit, {name: self.table(name) for name in self._state.versions})
+
+    def table(self, relation: str) -> pa.Table:
+        """A relation as `export_state` has it."""
+        return collected(self._state.versions[relation], self._tables)
+
+    @property
+    def costs(self) -> Costs:
+        """What the last bootstraps of the strata have cost."""
+        return self._state.costs
+
+    @property
+    def circuit(self) -> Circuit:
+        return self._state.circuit
+
+    def size(self, relation: str) -> int:
+        """Bytes held of a relation."""
+        version = self._state.versions.get(relation)
+        return 0 if version is None else version.memory()
 
     def import_state(self, state: PlacementState, encode: Encode) -> None:
         assert not self._state.versions, "only a new placement takes a state"
-        versions: dict[str, Version] = {}
-        try:
-            for name, table in state.relations.items():
-                version = begun(
-                    Version(name, state.circuit.arities[name]), False, state.circuit.stratum_of[name]
-                )
-                versions[name] = self._filled(version, table) if table.num_rows else version
-        except BaseException:
-            self._state.release(versions, {})
-            raise
-        self._state.versions, self._state.circuit = versions, state.circuit
+        self.rearrange(state.circuit, frozenset(), state.relations)
+        self._state.costs |= self.costs_of(state)
+
+    def costs_of(self, state: PlacementState) -> Costs:
+        """What a bootstrap of each stratum of a state that is held here would cost."""
+        costs = {}
         for names, cost in bootstrap_costs(state).items():
-            held = float(sum(versions[name].counts.derived for name in names))
-            self._state.costs[names] = replace(cost, pushed=cost.derivations, held=held, now=held)
+            held = float(sum(self._state.versions[name].counts.derived for name in names))
+            costs[names] = replace(cost, pushed=cost.derivations, held=held, now=held)
+        return costs
+
+    def rearrange(
+        self, circuit: Circuit, kept: Set[str], tables: Mapping[str, pa.Table]
+    ) -> tuple[Callable[[], None], Callable[[], None]]:
+        """Hold the relations of another circuit: those `kept` as they are, the others as `tables` say. Returns what
+        undoes it, if nothing else has changed since, and what makes it final. Not allowed during an epoch.
+        """
+        assert self._epoch is None, "an executed epoch is neither kept nor dropped"
+        state = self._state
+        versions, before = state.versions, state.circuit
+        made: dict[str, Version] = {}
+        try:
+            for name, table in tables.items():
+                version = begun(Version(name, circuit.arities[name]), False, circuit.stratum_of[name])
+                made[name] = self._filled(version, table) if table.num_rows else version
+        except BaseException:
+            state.release(made, {})
+            raise
+        state.versions = {name: versions[name] for name in kept} | made
+        state.circuit = circuit
+
+        def undo() -> None:
+            state.release(made, {})
+            state.versions, state.circuit = versions, before
+
+        def settle() -> None:
+            state.release({name: version for name, version in versions.items() if name not in kept}, {})
+
+        return undo, settle
 
     def _filled(self, version: Version, table: pa.Table) -> Version:
         """An empty version with the rows of `table`."""

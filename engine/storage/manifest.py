@@ -221,7 +221,8 @@ class Manifest:
 
     `oldest` is the oldest epoch that was retained when this one was published. `written` are the bytes of the objects
     that this epoch wrote. `digest` is of the whole epoch, its program included; None in a manifest of a version that
-    did not have digests.
+    did not have digests. `away` are the relations that the engine has on Spark, with the reason in words (`EVERYTHING`
+    stands for all); None in a manifest of a version that did not say.
     """
 
     epoch: int
@@ -235,6 +236,7 @@ class Manifest:
     changed_schemas: Mapping[str, Schema]
     written: int = 0
     digest: int | None = None
+    away: Mapping[str, str] | None = None
 
     @property
     def symbol_count(self) -> int:
@@ -265,6 +267,7 @@ class Manifest:
                 # Beside the relations' lines, so that a version that does not know digests can read the rest.
                 "digest": in_hex(self.digest),
                 "digests": {name: in_hex(e.digest) for name, e in self.relations.items()},
+                "away": self.away,
             }
         )
 
@@ -292,6 +295,7 @@ class Manifest:
                 changed_schemas=_schemas_from_json(parsed["changed_schemas"]),
                 written=parsed.get("written", 0),
                 digest=from_hex(parsed.get("digest")),
+                away=parsed.get("away"),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CorruptSnapshotError(f"the manifest of an epoch is damaged: {error}") from error

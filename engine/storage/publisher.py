@@ -346,6 +346,7 @@ class Publisher:
             },
             written=sum(map(len, self.store.pending.values())),
             digest=_digest_of(program.digest, relations),
+            away=record.away,
         )
 
     def _digest_after(

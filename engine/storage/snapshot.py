@@ -98,6 +98,7 @@ class Snapshot:
         self.token: str = format_token(manifest.epoch, manifest.incarnation)
         self.rules: tuple[RuleInfo, ...] = program.rules
         self.declarations: str = program.declarations
+        self.away = manifest.away
         self._program = program
         # What people may be shown; hidden collections are read through `with_hidden`.
         self.schemas: dict[str, Schema] = program.schemas

@@ -115,6 +115,7 @@ class _Drawing:
             tuples = sum(self._counts.get(name, 0) for name in names)
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             told = f"stratum {number}: {', '.join(names[:3])}{more}, {tuples:,} tuples"
+            told += ", on Spark" if stratum.get("place") == "spark" else ""
             place = self._place(self._columns[number])
             nodes.append(
                 _node(f"stratum {number}", _short(told), told, _colour(stratum, changed), place, about)
@@ -216,4 +217,5 @@ def _step_text(step: Json) -> str:
 def title(stratum: Json) -> str:
     """A stratum in a line."""
     kind = "recursive" if stratum["recursive"] else "facts only" if not stratum["rules"] else "not recursive"
+    kind += ", on Spark" if stratum.get("place") == "spark" else ""
     return f"Stratum {stratum['number']}: {', '.join(stratum['relations'])} ({kind})"

@@ -54,7 +54,9 @@ async def get_circuit(
     at_least: AtLeast = None,
     as_of: AsOf = None,
 ) -> Response:
-    """Strata, delta plans and demanded indexes, as JSON or as a Mermaid diagram."""
+    """Strata, delta plans and demanded indexes, as JSON or as a Mermaid diagram. For each stratum also where the engine
+    has it (`place`: `resident` in the engine process, `spark`), `why`, and how many `tuples` it holds.
+    """
     wanted = {"json": JSON, "mermaid": MERMAID}.get(format or "") or negotiate(
         request, (JSON, MERMAID, "text/plain")
     )

@@ -47,6 +47,19 @@ def test_relations_and_rules_are_nodes_and_data_flows_to_the_right() -> None:
     assert nodes["tc"]["about"] == {"kind": "relation", "relation": "tc", "stratum": 1}
 
 
+def test_a_stratum_on_spark_says_so() -> None:
+    strata = [
+        {**one, "place": "spark" if "tc" in one["relations"] else "resident"} for one in CLOSURE["strata"]
+    ]
+    assert [title(one) for one in strata] == [
+        "Stratum 0: edge (facts only)",
+        "Stratum 1: tc (recursive, on Spark)",
+        "Stratum 2: far (not recursive)",
+    ]
+    nodes, _ = drawn({**CLOSURE, "strata": strata}, "strata")
+    assert [node["name"].endswith(", on Spark") for node in nodes.values()] == [False, True, False]
+
+
 def test_coarser_drawings_have_the_same_flow() -> None:
     nodes, links = drawn(CLOSURE, "relations")
     assert set(nodes) == {"edge", "tc", "far"}

@@ -48,6 +48,8 @@ from tests.service.fake_subscriptions import FakeSubscriptions
 from tests.service.fake_tokens import FakeTokens
 
 INCARNATION = "5f2c09b1"
+AWAY: dict[str, str] = {}
+"""The relations that are on Spark, with the reason."""
 TYPES = {str: ColumnType.SYMBOL, int: ColumnType.NUMBER, float: ColumnType.FLOAT, bool: ColumnType.BOOL}
 Facts = dict[str, dict[Tuple, int]]
 
@@ -176,6 +178,7 @@ class FakeSnapshot:
         self.prefixes = parse_prefixes(state.declarations)
         self.schemas = {name: s for name, s in state.schemas.items() if not is_hidden(name)}
         self.hidden = sorted(filter(is_hidden, state.schemas))
+        self.away: Mapping[str, str] | None = AWAY
 
     def with_hidden(self) -> FakeSnapshot:
         incarnation = self.token.partition("-")[2]

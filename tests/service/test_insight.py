@@ -50,6 +50,24 @@ class TestCircuit:
         assert {tuple(s["relations"]): s["pivot"] for s in strata} == {("edge",): None, ("tc",): {"tc": 0}}
         assert "pivot: column 1 of tc" in graph.get("/v1/circuit?format=mermaid").text
 
+    def test_it_says_where_each_stratum_is(self, graph: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+        def told() -> dict[tuple[str, ...], tuple[str | None, str, int]]:
+            strata = graph.get("/v1/circuit").json()["strata"]
+            return {tuple(s["relations"]): (s["place"], s["why"], s["tuples"]) for s in strata}
+
+        here = "it is in the engine process"
+        assert told() == {("edge",): ("resident", here, 3), ("tc",): ("resident", here, 4)}
+        monkeypatch.setattr("tests.service.fake.AWAY", {"tc": "it is large"})
+        assert told() == {("edge",): ("resident", here, 3), ("tc",): ("spark", "it is large", 4)}
+        assert (
+            "recursive stratum 1; pivot: column 1 of tc; on Spark"
+            in graph.get("/v1/circuit?format=mermaid").text
+        )
+        monkeypatch.setattr("tests.service.fake.AWAY", {"*": "as asked"})
+        assert {place for place, _, _ in told().values()} == {"spark"}
+        monkeypatch.setattr("tests.service.fake.AWAY", None)
+        assert told()["tc",] == (None, "the version that published the epoch did not say", 4)
+
     def test_as_of_shows_an_older_circuit(self, graph: Http) -> None:
         graph.post("/v1/rules", {"rule": "p(x) :- tc(x, x)."})
         assert "p" in str([s["relations"] for s in graph.get("/v1/circuit").json()["strata"]])

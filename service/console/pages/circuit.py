@@ -59,6 +59,9 @@ class _Circuit:
             derivations = one.get("cost", {}).get("derivations")
             work = "" if derivations is None else f", {derivations:,} derivations"
             text += f" Epoch {one['epoch']}: {one['strategy']}, {one['placement']}{work}, {one['elapsed_ms']:.1f} ms."
+        away = sum(one.get("place") == "spark" for one in self._circuit["strata"])
+        if away:
+            text += f" {away:,} of the strata are on Spark, the others in the engine process."
         self.told.set_text(text)
 
     def _build(self) -> None:
