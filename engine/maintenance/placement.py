@@ -17,7 +17,7 @@ from engine.circuit.circuit import Circuit, Stratum
 from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
 from engine.language.syntax import Constant
-from engine.maintenance.change import RelationChange
+from engine.maintenance.change import Change
 from engine.maintenance.policy import Policy, Switched
 
 DEFAULT = Policy()
@@ -65,7 +65,7 @@ class Executed:
     the strata that changed were expected to need. Both in derivations; they count strata that were derived before.
     """
 
-    relations: Mapping[str, RelationChange]
+    relations: Mapping[str, Change]
     derivations: int
     rebuilt: tuple[tuple[str, ...], ...]
     switched: tuple[Switched, ...] = ()
@@ -131,8 +131,11 @@ class Placement(Protocol):
     def count(self, relation: str, domain: str) -> int:
         """How many tuples are present (`all`), asserted, or derived."""
 
-    def tuples(self, relation: str, bound: Mapping[int, int], domain: str) -> tuple[Codes, Codes]:
-        """The tuples of a domain that have the codes `bound` (by column), and their asserted weights."""
+    def tuples(
+        self, relation: str, bound: Mapping[int, int], domain: str, most: int | None = None
+    ) -> tuple[Codes, Codes]:
+        """The tuples of a domain that have the codes `bound` (by column), and their asserted weights. most: of many
+        tuples only so many, the first in the order of their codes."""
 
     def holds(self, relation: str) -> bool:
         """Whether the placement holds anything of a relation."""

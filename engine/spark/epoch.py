@@ -15,13 +15,14 @@ import numpy as np
 from engine.circuit.circuit import Circuit, Stratum, is_internal
 from engine.data.arrow import to_arrow
 from engine.errors import ZedlogError
-from engine.maintenance.change import RelationChange
+from engine.maintenance.change import Change
 from engine.maintenance.epoch import Epoch, Held, StratumWork
 from engine.maintenance.meter import Growing, Meter
 from engine.maintenance.placement import Budget, Encode, Executed, FactDelta
 from engine.maintenance.policy import Policy
 from engine.spark.clocked import ClockedWork
 from engine.spark.plans.undefined import check_faults
+from engine.spark.stored import StoredChange
 from engine.spark.stratum import Growth, Lower, SparkStratum
 from engine.spark.tables import Table
 from engine.spark.version import Version, compacted
@@ -52,7 +53,9 @@ class SparkEpoch:
         self._growing: dict[str, Growing] = dict(self._growth)
         self._meter = Meter(budget, self._growing)
         self._deltas: dict[str, Table] = {}
-        self._changes: dict[str, RelationChange] = {}
+        self._put: list[Table] = []
+        """Those deltas that own their storage."""
+        self._changes: dict[str, Change] = {}
         self._discarded: set[str] = set()
         self._faulty: set[str] = set()
 
@@ -83,7 +86,7 @@ class SparkEpoch:
             visible = ((name, change) for name, change in self._changes.items() if not is_internal(name))
             return self._epoch.executed(visible, meter)
         finally:
-            for table in self._deltas.values():
+            for table in self._put:
                 self._tables.release(table)
 
     # ---- what the walk asks for
@@ -144,11 +147,17 @@ class SparkEpoch:
 
     def changed(self, relation: str) -> bool:
         change = self._changes[relation]
-        moved = np.flatnonzero(change.present)
-        if len(moved):
-            weights = change.present[moved].astype(np.int64)
-            self._deltas[relation] = self._tables.put(to_arrow(change.codes[moved], weight=weights))
-        return len(moved) > 0
+        if not change.inserted + change.deleted:
+            return False
+        if isinstance(change, StoredChange):
+            self._deltas[relation] = change.moved
+            return True
+        told = change.here()
+        moved = np.flatnonzero(told.present)
+        weights = told.present[moved].astype(np.int64)
+        delta = self._deltas[relation] = self._tables.put(to_arrow(told.codes[moved], weight=weights))
+        self._put.append(delta)
+        return True
 
     def _lower(self, stratum: Stratum, before: Stratum | None) -> dict[str, Lower]:
         """The relations of lower strata that the stratum's rules and folds, old and new, read."""
@@ -193,7 +202,9 @@ class SparkEpoch:
                 continue  # It is only for speed; the layers as they are say the same.
             state.versions[name] = fewer
             state.release({name: version}, {name: fewer})
+        self._tables.drain()
 
     def rollback(self) -> None:
         """Drop the epoch: everything is as before."""
         self._state.release(self.versions, self._state.versions)
+        self._tables.drain()
