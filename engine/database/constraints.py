@@ -48,7 +48,7 @@ def check_constraints(before: Database, program: Program, executed: Executed) ->
     for relation in sorted(constraints & (changed | new)):
         number = before.placement.count(program.key(relation), "all")
         if number:
-            codes, _ = before.placement.tuples(program.key(relation), {}, "all")
+            codes, _ = before.placement.tuples(program.key(relation), {}, "all", SHOWN)
             raise _violation(relation, number, codes, program, before.symbols)
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from engine.data.sources import is_hidden
 from engine.data.values import Tuple
 from engine.language.schema import Schema
-from engine.maintenance.change import RelationChange
+from engine.maintenance.change import Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class EpochRecord:
     """
 
     epoch: int
-    relations: Mapping[str, RelationChange]
+    relations: Mapping[str, Change]
     rules: tuple[RuleInfo, ...]
     schemas: Mapping[str, Schema]
     changed_schemas: Mapping[str, Schema]
@@ -110,7 +110,8 @@ class EpochResult:
     """What the caller of `Reasoner.apply` gets.
 
     `changes[r]` is the list of (tuple, +1 or -1) of relation r, in no particular order; decoded when first asked for.
-    `counts[r]` is (inserted, deleted). A dry run has the epoch number it would have had.
+    `counts[r]` is (inserted, deleted). A dry run has the epoch number it would have had. A large change on Spark stays
+    there until `changes` is first asked for, or its placement is closed; after that it cannot be read.
     """
 
     epoch: int

@@ -144,9 +144,10 @@ class View:
             )
         done = execute(self._placement, self._circuit, facts, self.symbols, budget)
         self._placement.commit()
-        change = done.relations.get(KEPT_ANSWER)
-        if change is None:
+        told = done.relations.get(KEPT_ANSWER)
+        if told is None:
             return self._nothing()
+        change = told.here()
         seen = change.present != 0
         return Delta(change.codes[seen], change.present[seen])
 

@@ -51,7 +51,7 @@ from engine.errors import (
     ZedlogError,
 )
 from engine.language.schema import ColumnType, Schema
-from engine.maintenance.change import RelationChange
+from engine.maintenance.change import Change
 from engine.maintenance.placement import ANY_HEIGHT, Budget, Executed, FactDelta
 from engine.maintenance.policy import Policy, reason
 from engine.maintenance.repair import told
@@ -473,11 +473,9 @@ class Writer:
             forgotten=np.sort(np.concatenate(self._forgotten)) if self._forgotten else NOTHING_FORGOTTEN,
         )
 
-    def _named(
-        self, program: Program, executed: Executed
-    ) -> tuple[dict[str, RelationChange], dict[str, Schema]]:
+    def _named(self, program: Program, executed: Executed) -> tuple[dict[str, Change], dict[str, Schema]]:
         """The changes by the relations' names, and their schemas, as `EpochRecord` has them."""
-        changes: dict[str, RelationChange] = {}
+        changes: dict[str, Change] = {}
         schemas: dict[str, Schema] = {}
         for key, change in executed.relations.items():
             name = name_of(key)
@@ -497,15 +495,16 @@ class Writer:
         self._forgotten.clear()
         self._unpublished = None
         database.program, database.epoch = program, record.epoch
-        weights = (change.asserted for change in record.relations.values() if len(change.asserted))
-        database.heaviest = max(database.heaviest, *(int(asserted.max()) for asserted in weights), 0)
+        heaviest = (change.heaviest for change in record.relations.values())
+        database.heaviest = max(database.heaviest, *heaviest, 0)
 
     def _decode_changes(self, record: EpochRecord) -> Changes:
         """The tuples that an epoch inserted (+1) and deleted (-1), by relation."""
         changes: Changes = {}
-        for relation, change in record.relations.items():
-            if is_hidden(relation):
+        for relation, told in record.relations.items():
+            if is_hidden(relation) or not (told.inserted or told.deleted):
                 continue
+            change = told.here()
             moved = np.flatnonzero(change.present)
             if len(moved):
                 types = [column.type for column in record.changed_schemas[relation].columns]

@@ -161,7 +161,8 @@ class FileRun:
         for directive, layout in self.outputs:
             relation = directive.relation
             schema = record.schemas.get(relation, self.schemas[relation])
-            change = record.relations.get(relation)
+            told = record.relations.get(relation)
+            change = None if told is None else told.here()
             # A fact that only contributes to a min or max is told too, but its tuple is not there.
             codes = (
                 np.empty((0, schema.arity), np.int64) if change is None else change.codes[change.present > 0]

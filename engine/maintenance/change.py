@@ -1,11 +1,53 @@
-"""What an epoch changed in one relation, as a placement returns it."""
+"""What an epoch changed in one relation, as a placement returns it.
+
+`Change` says how much changed and can bring the tuples here. `RelationChange` has them as arrays in this process; the
+change of a large relation on Spark stays on the executors (engine/spark/stored.py).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+
+class Net(NamedTuple):
+    """By how much the numbers of present, asserted and derived tuples grew."""
+
+    present: int
+    asserted: int
+    derived: int
+
+
+class Change(Protocol):
+    """The tuples of one relation whose visible state an epoch changed, wherever they are."""
+
+    @property
+    def arity(self) -> int: ...
+
+    @property
+    def rows(self) -> int:
+        """The number of changed tuples."""
+
+    @property
+    def inserted(self) -> int:
+        """How many of them appeared."""
+
+    @property
+    def deleted(self) -> int:
+        """How many of them disappeared."""
+
+    @property
+    def heaviest(self) -> int:
+        """The largest asserted weight after the epoch; 0 if no changed tuple is asserted."""
+
+    @property
+    def net(self) -> Net: ...
+
+    def here(self) -> RelationChange:
+        """The tuples in this process; brought here first if they are elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +74,32 @@ class RelationChange:
     was_height: npt.NDArray[np.int64] | None = None
 
     @property
+    def arity(self) -> int:
+        return int(self.codes.shape[1])
+
+    @property
+    def rows(self) -> int:
+        return len(self.codes)
+
+    @property
     def inserted(self) -> int:
         return int(np.count_nonzero(self.present > 0))
 
     @property
     def deleted(self) -> int:
         return int(np.count_nonzero(self.present < 0))
+
+    @property
+    def heaviest(self) -> int:
+        return int(self.asserted.max(initial=0))
+
+    @property
+    def net(self) -> Net:
+        return Net(
+            int(self.present.sum(dtype=np.int64)),
+            int(np.count_nonzero(self.asserted)) - int(np.count_nonzero(self.was_asserted)),
+            int(np.count_nonzero(self.derived)) - int(np.count_nonzero(self.was_derived)),
+        )
+
+    def here(self) -> RelationChange:
+        return self

@@ -30,7 +30,7 @@ from engine.circuit.normal import UNIT, Fold
 from engine.circuit.pivot import pivot_of
 from engine.circuit.walk import Walk
 from engine.errors import BudgetExceededError
-from engine.maintenance.change import RelationChange
+from engine.maintenance.change import Change
 from engine.maintenance.meter import DROPPED, Meter
 from engine.maintenance.oscillation import Swing
 from engine.maintenance.placement import Encode, Executed, FactDelta
@@ -157,10 +157,10 @@ class Epoch:
                 budget="memory",
             ) from None
 
-    def executed(self, changes: Iterable[tuple[str, RelationChange]], meter: Meter) -> Executed:
+    def executed(self, changes: Iterable[tuple[str, Change]], meter: Meter) -> Executed:
         """The report of the epoch. changes: what readers can see of each relation."""
         return Executed(
-            {name: change for name, change in changes if len(change.present)},
+            {name: change for name, change in changes if change.rows},
             meter.derivations,
             tuple(self._rebuilt),
             tuple(self._switched),

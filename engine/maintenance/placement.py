@@ -17,7 +17,7 @@ from engine.circuit.circuit import Circuit, Stratum
 from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
 from engine.language.syntax import Constant
-from engine.maintenance.change import RelationChange
+from engine.maintenance.change import Change
 from engine.maintenance.policy import Policy, Switched
 from engine.maintenance.repair import Repaired
 
@@ -69,7 +69,7 @@ class Executed:
     repaired: what DRed did to the strata that changed, where the transaction asks for it.
     """
 
-    relations: Mapping[str, RelationChange]
+    relations: Mapping[str, Change]
     derivations: int
     rebuilt: tuple[tuple[str, ...], ...]
     switched: tuple[Switched, ...] = ()
@@ -138,8 +138,11 @@ class Placement(Protocol):
     def count(self, relation: str, domain: str) -> int:
         """How many tuples are present (`all`), asserted, or derived."""
 
-    def tuples(self, relation: str, bound: Mapping[int, int], domain: str) -> tuple[Codes, Codes]:
-        """The tuples of a domain that have the codes `bound` (by column), and their asserted weights."""
+    def tuples(
+        self, relation: str, bound: Mapping[int, int], domain: str, most: int | None = None
+    ) -> tuple[Codes, Codes]:
+        """The tuples of a domain that have the codes `bound` (by column), and their asserted weights. most: of many
+        tuples only so many, the first in the order of their codes."""
 
     def holds(self, relation: str) -> bool:
         """Whether the placement holds anything of a relation."""

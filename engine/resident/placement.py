@@ -99,13 +99,19 @@ class ResidentPlacement:
             return found.asserted
         return int(np.count_nonzero(_in_domain(found, found.all_rows(), domain)[0]))
 
-    def tuples(self, relation: str, bound: Mapping[int, int], domain: str) -> tuple[Codes, Codes]:
+    def tuples(
+        self, relation: str, bound: Mapping[int, int], domain: str, most: int | None = None
+    ) -> tuple[Codes, Codes]:
         found = self._state.relations[relation]
         rows = found.all_rows()
         for column, code in bound.items():
             rows = rows[found.arrays.rows[rows, column] == code]
         keep, asserted = _in_domain(found, rows, domain)
-        return found.codes(rows[keep]), asserted[keep]
+        codes, asserted = found.codes(rows[keep]), asserted[keep]
+        if most is not None and len(codes) > most:
+            first = np.lexsort(codes.T[::-1])[:most]
+            codes, asserted = codes[first], asserted[first]
+        return codes, asserted
 
     def holds(self, relation: str) -> bool:
         found = self._state.relations.get(relation)

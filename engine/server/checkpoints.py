@@ -173,7 +173,7 @@ class Checkpoints:
 
     def evaluated(self, record: EpochRecord) -> None:
         """An epoch was published."""
-        changed = sum(len(change.codes) for change in record.relations.values())
+        changed = sum(change.rows for change in record.relations.values())
         # After symbols were forgotten, the checkpoint's codes cannot be compared any more.
         self._since += float("inf") if len(record.forgotten) else record.derivations + changed
 

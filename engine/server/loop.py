@@ -43,6 +43,7 @@ from engine.errors import (
     EngineLeaseError,
     EvaluationCancelledError,
     SparkStateLostError,
+    SparkUnavailableError,
     StorageUnavailableError,
     ZedlogError,
     shown,
@@ -120,6 +121,7 @@ class Engine:
         self._keys = Keys(database)
         self._factory = reasoner_factory
         self._on_ready = on_ready
+        self._redis_url = redis_url
         self._redis = connect(redis_url)
         self._log = EpochLog(self._redis, database)
         self._heartbeat = Heartbeat(redis_url, database, self._options.lease_seconds)
@@ -262,7 +264,9 @@ class Engine:
     def _recover(self) -> tuple[Publisher, Committer]:
         self._check_lease()
         began = time.monotonic()
-        publisher = Publisher(self._redis, self._database, self._heartbeat.lease, self._options.retention)
+        publisher = Publisher(
+            self._redis, self._database, self._heartbeat.lease, self._options.retention, url=self._redis_url
+        )
         publisher.held = lambda: self._heartbeat.held
         self._heartbeat.tell("recovering", publisher.head.epoch)
         self._attempts.recovered(publisher.head.last_id)
@@ -368,7 +372,11 @@ class Engine:
             if lost is not None:
                 self._lost(lost, ids[0])
             if done:
-                self._publish(group, done, record, publisher)
+                try:
+                    self._publish(group, done, record, publisher)
+                except (SparkStateLostError, SparkUnavailableError) as error:
+                    # Of a change that is on Spark: it could not be read or written.
+                    self._lost(error, ids[0])
         except _StoppedError:
             # It has not ended, so `leave` says that it is not to blame.
             raise
@@ -401,7 +409,7 @@ class Engine:
             self._checkpoints.evaluated(record)
         self._heartbeat.tell("running", publisher.head.epoch)
 
-    def _lost(self, lost: SparkStateLostError, transaction: str) -> None:
+    def _lost(self, lost: SparkStateLostError | SparkUnavailableError, transaction: str) -> None:
         """Leave the group in the log, to be applied to a rebuilt state. If that fails as well, the group's first
         transaction, which may be the cause, is refused; so each transaction costs at most two rebuilds.
 

@@ -17,7 +17,7 @@ from engine.circuit.circuit import Circuit, Stratum, is_internal
 from engine.data.arrow import to_arrow
 from engine.data.codes import Codes
 from engine.errors import ZedlogError
-from engine.maintenance.change import RelationChange
+from engine.maintenance.change import Change
 from engine.maintenance.epoch import Epoch, Held, StratumWork
 from engine.maintenance.meter import Growing, Meter
 from engine.maintenance.placement import Budget, Encode, Executed, FactDelta
@@ -25,6 +25,7 @@ from engine.maintenance.policy import Policy
 from engine.spark.changes import Changes
 from engine.spark.clocked import ClockedWork
 from engine.spark.plans.undefined import check_faults
+from engine.spark.stored import StoredChange
 from engine.spark.stratum import Growth, Lower, SparkStratum
 from engine.spark.tables import Table
 from engine.spark.version import Version, compacted
@@ -58,7 +59,9 @@ class SparkEpoch:
         self.mirrors: Set[str] = frozenset()
         """The relations of which only the present tuples are held here, for the strata that read them."""
         self._deltas: dict[str, Table] = {}
-        self._changes: dict[str, RelationChange] = {}
+        self._put: list[Table] = []
+        """Those deltas that own their storage."""
+        self._changes: dict[str, Change] = {}
         self._discarded: set[str] = set()
         self._faulty: set[str] = set()
 
@@ -89,7 +92,7 @@ class SparkEpoch:
             with self._tables.watched(budget.seconds, budget.cancelled, self.meter.check_time):
                 yield
         finally:
-            for table in self._deltas.values():
+            for table in self._put:
                 self._tables.release(table)
 
     def judge(self) -> None:
@@ -164,11 +167,17 @@ class SparkEpoch:
 
     def changed(self, relation: str) -> bool:
         change = self._changes[relation]
-        moved = np.flatnonzero(change.present)
-        if len(moved):
-            weights = change.present[moved].astype(np.int64)
-            self._deltas[relation] = self._tables.put(to_arrow(change.codes[moved], weight=weights))
-        return len(moved) > 0
+        if not change.inserted + change.deleted:
+            return False
+        if isinstance(change, StoredChange):
+            self._deltas[relation] = change.moved
+            return True
+        told = change.here()
+        moved = np.flatnonzero(told.present)
+        weights = told.present[moved].astype(np.int64)
+        delta = self._deltas[relation] = self._tables.put(to_arrow(told.codes[moved], weight=weights))
+        self._put.append(delta)
+        return True
 
     # ---- mirrors
 
@@ -241,7 +250,9 @@ class SparkEpoch:
                 continue  # It is only for speed; the layers as they are say the same.
             state.versions[name] = fewer
             state.release({name: version}, {name: fewer})
+        self._tables.drain()
 
     def rollback(self) -> None:
         """Drop the epoch: everything is as before."""
         self._state.release(self.versions, self._state.versions)
+        self._tables.drain()

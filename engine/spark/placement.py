@@ -58,6 +58,7 @@ class SparkPlacement:
         """Give all storage back, and stop Spark if this placement started it."""
         self._state.release(self._state.versions, {})
         self._state.versions = {}
+        self._tables.give_up()
         if self._owns_source:
             self._source.close()
 
@@ -95,6 +96,7 @@ class SparkPlacement:
     ) -> SparkEpoch:
         """Begin an epoch; it is to be run, and then committed or rolled back."""
         assert self._epoch is None, "the last epoch is neither committed nor rolled back"
+        self._tables.drain()
         self._epoch = SparkEpoch(self._state, circuit, facts, encode, budget, policy)
         return self._epoch
 
@@ -144,7 +146,9 @@ class SparkPlacement:
         counts = version.counts
         return {"all": counts.present, "asserted": counts.asserted, "derived": counts.derived}[domain]
 
-    def tuples(self, relation: str, bound: Mapping[int, int], domain: str) -> tuple[Codes, Codes]:
+    def tuples(
+        self, relation: str, bound: Mapping[int, int], domain: str, most: int | None = None
+    ) -> tuple[Codes, Codes]:
         version = self._version(relation)
         assert version is not None, "the reasoner asks for relations that there are"
         rows = version.frame()
@@ -162,7 +166,10 @@ class SparkPlacement:
         wanted = F.col(domain) > 0
         if domain == "derived" and version.fold is not None:
             wanted = wanted & (F.col("all") > 0)
-        found = self._tables.collect(summary.where(wanted), small=self._tables.small(version.rows))
+        summary = summary.where(wanted)
+        if most is not None and key:
+            summary = summary.orderBy(*key).limit(most)
+        found = self._tables.collect(summary, small=self._tables.small(version.rows))
         return codes_of(found, version.arity), array_of(found, "asserted")
 
     def holds(self, relation: str) -> bool:

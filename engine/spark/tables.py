@@ -3,7 +3,9 @@
 In: a lazy DataFrame. Out: a `Table`, whose frame reads rows that are already computed, so that no plan grows with the
 number of heights or epochs before it. A small table is a local relation inside the plans that use it: it needs no job
 and no storage, and Spark sees that it is small. A large one is a checkpoint (checkpoints.py). A garbage collector would
-not drop it in time, so the holder of a table releases it.
+not drop it in time, so the holder of a table releases it; where a table has several holders, the last one does. What
+a holder leaves to the garbage collector (a change that nobody reads any more) is put on a list, from any thread and at
+any moment, and given back when the placement drains the list: a finalizer must not call Spark.
 
 Small queries bring the rows that they sum up into one partition and run without adaptive execution: every exchange
 would be a job of its own, and there is nothing to adapt.
@@ -12,14 +14,19 @@ would be a job of its own, and there is nothing to adapt.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
+from typing import Protocol
+from weakref import WeakSet
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from engine.data.arrow import array_of
 from engine.errors import SparkUnavailableError, ZedlogError
@@ -44,6 +51,13 @@ class Table:
     _make: Callable[[pa.Table], DataFrame] | None = field(default=None, repr=False)
     _root: DataFrame | None = field(default=None, repr=False)
     """The checkpoint that the frame is a view of."""
+    holders: int = 1
+    """How many there are that will release it."""
+
+    def retained(self) -> Table:
+        """The same table, for one more holder."""
+        self.holders += 1
+        return self
 
     def view(self, frame: DataFrame, rows: int) -> Table:
         """This checkpoint read through `frame`; the new table takes over the storage."""
@@ -55,6 +69,13 @@ class Table:
             assert self._make is not None, "a table is local or a checkpoint"
             self._frame = self._make(self.local)
         return self._frame
+
+
+class Leaving(Protocol):
+    """A holder of tables that somebody else keeps."""
+
+    def leave(self) -> None:
+        """Put the tables into `Tables.left`."""
 
 
 class Tables:
@@ -74,6 +95,10 @@ class Tables:
         self._cancelled: Callable[[], bool] | None = None
         self._overdue: Callable[[], None] = lambda: None
         self._stranded = False
+        self.left: deque[Table] = deque()
+        """Tables whose holder has left without releasing them."""
+        self.changes: WeakSet[Leaving] = WeakSet()
+        """The changes that are held by someone, and whose tables are here."""
 
     @property
     def spark(self) -> SparkSession:
@@ -115,6 +140,15 @@ class Tables:
         found = self.collect(frame.limit(self.local_rows + 1))
         return found if self.small(found.num_rows) else None
 
+    def portions(self, frame: DataFrame, rows: int) -> Iterator[pa.RecordBatch]:
+        """All rows in the order of the partitions, some at a time: the driver holds one partition at most."""
+        schema = to_arrow_schema(frame.schema)
+        with self._running(small=False):
+            found = frame.toLocalIterator()
+            while some := list(islice(found, rows)):
+                columns = zip(schema, zip(*some, strict=True), strict=True)
+                yield pa.RecordBatch.from_arrays([pa.array(c, f.type) for f, c in columns], schema=schema)
+
     def checkpoint(self, frame: DataFrame, rows: int | None = None) -> Table:
         """Compute the rows and keep them on the executors. `rows`: their number, if it is known."""
         if rows is None:
@@ -136,8 +170,11 @@ class Tables:
             return self._checkpoints.make(frame)
 
     def release(self, table: Table) -> None:
-        """Give a checkpoint's storage back. The table must not be used any more."""
+        """Give a checkpoint's storage back, if this was its last holder, who must not use it any more."""
         if table.local is not None or table._frame is None:
+            return
+        table.holders -= 1
+        if table.holders:
             return
         frame = table._frame if table._root is None else table._root
         table._frame = table._root = None
@@ -146,6 +183,17 @@ class Tables:
         except FAILURES:
             # The session is over, or its executors are gone, and the storage with them; the next query says so.
             return
+
+    def give_up(self) -> None:
+        """Release what the changes hold that are still in use."""
+        for change in list(self.changes):
+            change.leave()
+        self.drain()
+
+    def drain(self) -> None:
+        """Release what was left."""
+        while self.left:
+            self.release(self.left.popleft())
 
     @contextmanager
     def watched(

@@ -8,22 +8,24 @@ log-structured merge trees: O'Neil et al. 1996), so a relation has O(log n) runs
 n) times. When all runs together pass a fraction of the base they are merged into it; only the base blocks
 whose key range they touch are written again. A tombstone goes when nothing is left below it.
 
+Large runs and bases are merged in pieces, by ranges of keys, so that no merge holds more than some million rows.
+
 TupleCounts stay exact: a change says what each tuple was before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.data.codes import Codes
-from engine.maintenance.change import RelationChange
+from engine.maintenance.change import Change, RelationChange
 from engine.storage.blocks import BLOCK_ROWS, Present, encode_block
 from engine.storage.manifest import BLOCK, BlockIndex, RelationManifest, Segment, TupleCounts
 from engine.storage.objects import ObjectStore
-from engine.storage.rows import Rows, concatenate, empty_rows, merge, rows_in_order, sort_order
+from engine.storage.rows import Key, Rows, above, concatenate, merge, rows_in_order, sort_order
 
 # Runs of one size class that are merged into one; each class is eight times as large as the one before.
 RUNS_PER_TIER = 8
@@ -32,6 +34,8 @@ BASE_FRACTION = 0.25
 BASE_FLOOR = BLOCK_ROWS // 4
 # Base blocks that are merged at a time, so that memory stays bounded.
 MERGED_BLOCKS = 256
+# Rows of runs up to which they are merged as a whole into those base blocks that they touch.
+MERGED_ROWS = MERGED_BLOCKS * BLOCK_ROWS
 
 EMPTY = TupleCounts(0, 0, 0)
 
@@ -44,7 +48,7 @@ def apply_change(
     rows = rows_in_order(change.codes, change.asserted, change.derived, change.hidden, change.height, order)
     arity, present = rows.arity, change.present.take(order)
     delta = write_segment(rows, store, present)
-    after = _counts_after(counts, change)
+    after = counts_after(counts, change)
     if after.all == 0:
         return RelationManifest(arity, ()), after, delta
     old = relation.segments if relation is not None else ()
@@ -52,12 +56,12 @@ def apply_change(
         live = rows.live
         base = delta if bool(live.all()) else write_segment(rows.where(live), store)
         return RelationManifest(arity, (base,)), after, delta
-    return RelationManifest(arity, _compact((*old, delta), arity, store)), after, delta
+    return RelationManifest(arity, compact((*old, delta), arity, store)), after, delta
 
 
 def write_segment(rows: Rows, store: ObjectStore, present: Present | None = None) -> Segment:
     """Sorted rows (at least one) as blocks."""
-    return _segment(_write_blocks(rows, store, present), store)
+    return segment_of(_write_blocks(rows, store, present), store)
 
 
 def read_segment(segment: Segment, store: ObjectStore) -> Rows:
@@ -67,26 +71,19 @@ def read_segment(segment: Segment, store: ObjectStore) -> Rows:
 
 
 def read_facts(relation: RelationManifest, store: ObjectStore) -> Rows:
-    """The tuples of a relation that are asserted. Of the base, the largest part, only these are put together."""
-    if not relation.segments:
-        return empty_rows(relation.arity)
-    base, *runs = relation.segments
-    ids = store.index(base).ids
-    facts = [
-        block.where(block.asserted != 0)
-        for start in range(0, len(ids), MERGED_BLOCKS)
-        for block in store.blocks(ids[start : start + MERGED_BLOCKS])
-    ]
-    newest_first = [read_segment(run, store) for run in reversed(runs)]
-    merged = merge([*newest_first, concatenate(facts, relation.arity)], relation.arity, drop_tombstones=True)
-    return merged if bool(merged.asserted.all()) else merged.where(merged.asserted != 0)
+    """The tuples of a relation that are asserted; only these are put together."""
+    facts = [part.where(part.asserted != 0) for part in read_parts(relation, store)]
+    return concatenate(facts, relation.arity)
 
 
 def read_parts(relation: RelationManifest, store: ObjectStore) -> Iterator[Rows]:
-    """All rows of a relation, in order and in parts, so that only some of the blocks of its base are in memory."""
+    """All rows of a relation, in order and in parts, so that only some of its blocks are in memory."""
     if not relation.segments:
         return
     base, *runs = relation.segments
+    if _rows(runs) > MERGED_ROWS:
+        yield from _pieces([*reversed(runs), base], relation.arity, store, drop_tombstones=True)
+        return
     arity, index = relation.arity, store.index(base)
     overlay = merge([read_segment(run, store) for run in reversed(runs)], arity, drop_tombstones=False)
     home = _home_blocks(index, overlay.codes)
@@ -97,17 +94,62 @@ def read_parts(relation: RelationManifest, store: ObjectStore) -> Iterator[Rows]
         yield merge([overlay.part(low, high), blocks], arity, drop_tombstones=True)
 
 
+def _rows(segments: Sequence[Segment]) -> int:
+    return sum(segment.rows for segment in segments)
+
+
+def _pieces(
+    newest_first: Sequence[Segment], arity: int, store: ObjectStore, *, drop_tombstones: bool
+) -> Iterator[Rows]:
+    """The merge of segments, in order and in pieces, each from some MERGED_BLOCKS blocks."""
+    indexes = [store.index(segment) for segment in newest_first]
+    lasts = np.concatenate([index.last for index in indexes])
+    cuts = lasts[sort_order(lasts)][MERGED_BLOCKS - 1 : -1 : MERGED_BLOCKS]
+    low: Key | None = None
+    for high in [*(tuple(map(int, cut)) for cut in cuts), None]:
+        parts = [_between(index, low, high, store) for index in indexes]
+        piece = merge(parts, arity, drop_tombstones=drop_tombstones)
+        if len(piece):
+            yield piece
+        low = high
+
+
+def _between(index: BlockIndex, low: Key | None, high: Key | None, store: ObjectStore) -> Rows:
+    """The rows of a segment above `low` and up to `high`; None: without end."""
+    wanted = _in_range(index.last, index.first, low, high)
+    rows = concatenate(
+        store.blocks([index.ids[i] for i in np.flatnonzero(wanted).tolist()]), index.first.shape[1]
+    )
+    inside = _in_range(rows.codes, rows.codes, low, high)
+    return rows if inside.all() else rows.where(inside)
+
+
+def _in_range(last: Codes, first: Codes, low: Key | None, high: Key | None) -> npt.NDArray[np.bool_]:
+    inside = np.ones(len(last), np.bool_)
+    if low is not None:
+        inside &= above(last, low)
+    if high is not None:
+        inside &= ~above(first, high)
+    return inside
+
+
 def _write_blocks(rows: Rows, store: ObjectStore, present: Present | None = None) -> BlockIndex:
+    index = write_blocks(rows, lambda data: store.put(BLOCK, data), present)
+    if len(index) == 1:
+        # Small, and most often a run that is merged soon; the blocks of large segments are read when needed.
+        store.remember(index.ids[0], rows)
+    return index
+
+
+def write_blocks(rows: Rows, put: Callable[[bytes], str], present: Present | None = None) -> BlockIndex:
+    """Sorted rows (at least one) as blocks, which `put` writes and names."""
     # Even parts, so that a block that grew by a few rows does not leave a block of a few rows behind.
     cuts = np.linspace(0, len(rows), max(1, round(len(rows) / BLOCK_ROWS)) + 1).astype(np.int64)
     starts, stops = cuts[:-1], cuts[1:]
     ids: list[str] = []
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
         part = rows.part(start, stop)
-        ids.append(store.put(BLOCK, encode_block(part, None if present is None else present[start:stop])))
-    if len(ids) == 1:
-        # Small, and most often a run that is merged soon; the blocks of large segments are read when needed.
-        store.remember(ids[0], rows)
+        ids.append(put(encode_block(part, None if present is None else present[start:stop])))
     return BlockIndex(
         ids=tuple(ids),
         rows=(stops - starts).astype(np.int64),
@@ -125,7 +167,8 @@ def _by_block(reduce: np.ufunc, codes: Codes, starts: npt.NDArray[np.int64]) -> 
     return bounds
 
 
-def _segment(index: BlockIndex, store: ObjectStore) -> Segment:
+def segment_of(index: BlockIndex, store: ObjectStore) -> Segment:
+    """Blocks that are written as a segment."""
     rows = int(index.rows.sum())
     return Segment(rows, None, index) if len(index) == 1 else Segment(rows, store.put_index(index), None)
 
@@ -135,25 +178,40 @@ def _tier(rows: int) -> int:
     return (max(rows, 1).bit_length() - 1) // 3
 
 
-def _compact(segments: tuple[Segment, ...], arity: int, store: ObjectStore) -> tuple[Segment, ...]:
+def is_due(segments: Sequence[Segment]) -> bool:
+    """Whether the runs are to go into the base."""
     base, *runs = segments
-    run_rows = sum(run.rows for run in runs)
-    if run_rows > max(BASE_FLOOR, BASE_FRACTION * base.rows):
+    return _rows(runs) > max(BASE_FLOOR, BASE_FRACTION * base.rows)
+
+
+def compact(segments: tuple[Segment, ...], arity: int, store: ObjectStore) -> tuple[Segment, ...]:
+    """The segments of a relation to which a run was added, with runs merged."""
+    base, *runs = segments
+    if is_due(segments):
         return _merge_into_base(base, runs, arity, store)
     while len(runs) >= RUNS_PER_TIER:
         tier = _tier(runs[-1].rows)
         same = next((i for i, run in enumerate(reversed(runs)) if _tier(run.rows) > tier), len(runs))
         if same < RUNS_PER_TIER:
             break
-        newest_first = [read_segment(run, store) for run in reversed(runs[-same:])]
-        merged = write_segment(merge(newest_first, arity, drop_tombstones=False), store)
-        runs[-same:] = [merged]
+        newest_first = runs[: -same - 1 : -1]
+        written = [
+            _write_blocks(piece, store)
+            for piece in _pieces(newest_first, arity, store, drop_tombstones=False)
+        ]
+        merged = join(written)
+        assert merged is not None, "the runs have rows"
+        runs[-same:] = [segment_of(merged, store)]
     return (base, *runs)
 
 
 def _merge_into_base(
     base: Segment, runs: list[Segment], arity: int, store: ObjectStore
 ) -> tuple[Segment, ...]:
+    if _rows(runs) > MERGED_ROWS:
+        pieces = _pieces([*reversed(runs), base], arity, store, drop_tombstones=True)
+        whole = join([_write_blocks(piece, store) for piece in pieces])
+        return () if whole is None else (segment_of(whole, store),)
     index = store.index(base)
     overlay = merge([read_segment(run, store) for run in reversed(runs)], arity, drop_tombstones=False)
     home = _home_blocks(index, overlay.codes)
@@ -173,8 +231,8 @@ def _merge_into_base(
             parts.append(_write_blocks(new, store))
         done = stop
     parts.append(_slice(index, done, len(index)))
-    joined = _join([part for part in parts if len(part)])
-    return () if joined is None else (_segment(joined, store),)
+    joined = join([part for part in parts if len(part)])
+    return () if joined is None else (segment_of(joined, store),)
 
 
 def _home_blocks(index: BlockIndex, codes: Codes) -> npt.NDArray[np.int64]:
@@ -212,7 +270,8 @@ def _slice(index: BlockIndex, start: int, stop: int) -> BlockIndex:
     )
 
 
-def _join(parts: list[BlockIndex]) -> BlockIndex | None:
+def join(parts: Sequence[BlockIndex]) -> BlockIndex | None:
+    """The parts one after the other; None if there are none."""
     if not parts:
         return None
     ids = tuple(name for part in parts for name in part.ids)
@@ -223,9 +282,6 @@ def _join(parts: list[BlockIndex]) -> BlockIndex | None:
     return BlockIndex(ids, rows, first, last, low, high)
 
 
-def _counts_after(counts: TupleCounts, change: RelationChange) -> TupleCounts:
-    return TupleCounts(
-        counts.all + int(change.present.sum(dtype=np.int64)),
-        counts.asserted + int(np.count_nonzero(change.asserted)) - int(np.count_nonzero(change.was_asserted)),
-        counts.derived + int(np.count_nonzero(change.derived)) - int(np.count_nonzero(change.was_derived)),
-    )
+def counts_after(counts: TupleCounts, change: Change) -> TupleCounts:
+    net = change.net
+    return TupleCounts(counts.all + net.present, counts.asserted + net.asserted, counts.derived + net.derived)

@@ -14,6 +14,7 @@ read at a time.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128_digest, xxh3_128_intdigest
 
+from engine.data.codes import Codes
 from engine.database.epoch import RuleInfo
 from engine.errors import CorruptSnapshotError
 from engine.language.schema import ColumnType, Schema
@@ -40,6 +42,8 @@ _KINDS: dict[ColumnType | None, int] = {
     None: 5,
 }
 _PAGE = 1 << 16
+_FEW_CHUNKS = 64
+"""Chunks of symbols, of some MiB each at most, that `FewHashes` keeps."""
 Hashes = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 
@@ -51,6 +55,14 @@ class Objects(Protocol):
     """Where the chunks of symbols come from."""
 
     def get(self, names: Sequence[str], /) -> list[bytes]: ...
+
+
+class Texts(Protocol):
+    """Where the hashes of symbols come from."""
+
+    def of_rows(
+        self, codes: Codes, columns: Sequence[int], chunks: Sequence[SymbolChunk], /
+    ) -> tuple[Codes, Hashes]: ...
 
 
 class SymbolHashes:
@@ -89,6 +101,12 @@ class SymbolHashes:
                 self._read(np.unique(column[~self._known[column]]), chunks)
         return self._hashes
 
+    def of_rows(
+        self, codes: Codes, columns: Sequence[int], chunks: Sequence[SymbolChunk]
+    ) -> tuple[Codes, Hashes]:
+        """The rows, and the array in which the hashes of the symbols in these columns are found by their codes."""
+        return codes, self.of([codes[:, i] for i in columns], chunks)
+
     def _read(self, missing: npt.NDArray[np.int64], chunks: Sequence[SymbolChunk]) -> None:
         for chunk in chunks:
             low, high = np.searchsorted(missing, [chunk.first, chunk.first + chunk.count])
@@ -122,11 +140,63 @@ class _Form:
     symbols: tuple[int, ...]
 
 
-class Digester:
-    """Computes digests; it keeps the hashes of symbols. `chunks`, in each call: the symbols of the snapshot."""
+class FewHashes:
+    """The hashes of the symbols of some rows at a time, from chunks of the snapshot of which only some are kept: for a
+    process that sees a part of a relation and must stay small."""
 
     def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._kept: OrderedDict[str, tuple[Hashes, Flags]] = OrderedDict()
+
+    def of_rows(
+        self, codes: Codes, columns: Sequence[int], chunks: Sequence[SymbolChunk]
+    ) -> tuple[Codes, Hashes]:
+        """The rows with other numbers for their symbols, and the array in which their hashes are found by these.
+
+        Raises:
+            as `SymbolHashes.of` does.
+        """
+        if not columns or not len(codes):
+            return codes, np.empty((0, 2), np.uint64)
+        used = np.unique(codes[:, list(columns)])
+        hashes, known = np.zeros((len(used), 2), np.uint64), np.zeros(len(used), np.bool_)
+        for chunk in chunks:
+            low, high = np.searchsorted(used, [chunk.first, chunk.first + chunk.count])
+            if low < high:
+                of_chunk, there = self._of(chunk)
+                places = used[low:high] - chunk.first
+                hashes[low:high], known[low:high] = of_chunk[places], there[places]
+        if not known.all():
+            raise CorruptSnapshotError(
+                f"a tuple has the symbol {int(used[~known][0])}, whose text is not in the snapshot"
+            )
+        renamed = codes.copy()
+        for i in columns:
+            renamed[:, i] = np.searchsorted(used, codes[:, i])
+        return renamed, hashes
+
+    def _of(self, chunk: SymbolChunk) -> tuple[Hashes, Flags]:
+        found = self._kept.get(chunk.id)
+        if found is None:
+            texts = decode_symbols(self._objects.get([chunk.id])[0])
+            texts += [None] * (chunk.count - len(texts))
+            data = b"".join([xxh3_128_digest((text or "").encode()) for text in texts])
+            hashes = np.frombuffer(data, "<u8").reshape(-1, 2).astype(np.uint64)
+            found = hashes, np.array([text is not None for text in texts], np.bool_)
+            if len(self._kept) >= _FEW_CHUNKS:
+                self._kept.popitem(last=False)
+            self._kept[chunk.id] = found
+        self._kept.move_to_end(chunk.id)
+        return found
+
+
+class Digester:
+    """Computes digests; it keeps the hashes of symbols. `chunks`, in each call: the symbols of the snapshot. texts:
+    where the hashes come from instead."""
+
+    def __init__(self, objects: Objects, texts: Texts | None = None) -> None:
         self.symbols = SymbolHashes(objects)
+        self._texts = texts or self.symbols
         self._forms: dict[str, _Form] = {}
 
     def changed(
@@ -161,7 +231,7 @@ class Digester:
         chunks: Sequence[SymbolChunk],
     ) -> int:
         form = self._form(schema)
-        texts = self.symbols.of([codes[:, i] for i in form.symbols], chunks)
+        codes, texts = self._texts.of_rows(codes, form.symbols, chunks)
         total = np.array([digest & _LOW, digest >> 64], np.uint64)
         rowhash.sum_rows(codes, form.kinds, texts, form.seed, *now, *was, total)
         return int(total[0]) | int(total[1]) << 64

@@ -1,13 +1,14 @@
 """Objects by name: the writer's store, and the bounded cache that both sides use.
 
 An object never changes, so a reader may keep it. `Lru` keeps the most recently used objects, up to a number of bytes.
-`ObjectStore` is the writer's: new objects are kept in `pending` until the publication is done.
+`ObjectStore` is the writer's: new objects are kept in `pending` until the publication is done. Where they are many,
+they are sent ahead of it, and only their names are kept (`ahead`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar, cast
 
 import redis
@@ -21,6 +22,8 @@ from engine.storage.rows import Rows
 
 # So many objects are asked for at a time: some megabytes an answer.
 FETCH_OBJECTS = 256
+# More bytes of new objects are not held until their publication.
+AHEAD_BYTES = 32 << 20
 
 
 V = TypeVar("V")
@@ -85,12 +88,41 @@ class ObjectStore:
         self._indexes: dict[str, BlockIndex] = {}
         self._relations: dict[str, RelationManifest] = {}
         self.pending: dict[str, bytes] = {}
+        self.ahead: set[str] = set()
+        self.written = 0
+        """Bytes of the objects in both."""
+        self.stage: Callable[[Mapping[str, bytes]], object] = lambda objects: None
+        """Sends objects ahead; the publisher's."""
+        self._held = 0
+
+    def begin(self) -> None:
+        """The next publication begins: what was put for another one is not written."""
+        self.pending.clear()
+        self.ahead.clear()
+        self.written = self._held = 0
 
     def put(self, kind: str, data: bytes) -> str:
         """Name an object and have it written with the next publication."""
         name = object_id(kind, data)
-        self.pending[name] = data
+        if name not in self.pending and name not in self.ahead:
+            self.pending[name] = data
+            self.written += len(data)
+            self._held += len(data)
+            if self._held > AHEAD_BYTES:
+                self.send_ahead()
         return name
+
+    def send_ahead(self) -> None:
+        """Let others read what is pending, and do not hold it here any more."""
+        self.stage(self.pending)
+        self.ahead.update(self.pending)
+        self.pending.clear()
+        self._held = 0
+
+    def put_elsewhere(self, names: Sequence[str], size: int) -> None:
+        """Note objects of `size` bytes together that others have sent ahead."""
+        self.ahead.update(names)
+        self.written += size
 
     def put_index(self, index: BlockIndex) -> str:
         name = self.put(SEGMENT, index.encode())

@@ -21,9 +21,9 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import orjson
 import redis
@@ -31,7 +31,7 @@ import redis
 from engine.database.epoch import EpochRecord, RuleInfo, changed_name
 from engine.errors import CorruptSnapshotError, EngineLeaseError, EpochNotRetainedError, shown
 from engine.language.schema import Schema
-from engine.maintenance.change import RelationChange
+from engine.maintenance.change import Change, RelationChange
 from engine.storage.compaction import EMPTY, apply_change, read_parts
 from engine.storage.connection import storage_errors
 from engine.storage.digests import MODULUS, Digester, epoch_digest, program_digest
@@ -43,16 +43,18 @@ from engine.storage.manifest import (
     PROGRAM,
     Manifest,
     RelationEntry,
+    RelationManifest,
     Segment,
     StoredProgram,
     SymbolChunk,
+    TupleCounts,
     in_hex,
 )
-from engine.storage.objects import ObjectStore
+from engine.storage.objects import FETCH_OBJECTS, ObjectStore
 from engine.storage.outcome import Outcome
 from engine.storage.references import References
 from engine.storage.retention import Retention
-from engine.storage.scripts import LOWEST, PUBLISH, STAGE
+from engine.storage.scripts import LOWEST, PUBLISH, STAGE, STAGED_SECONDS
 from engine.storage.symbol_chunks import append_symbols, forget_symbols
 
 logger = logging.getLogger("zedlog.engine")
@@ -63,8 +65,22 @@ _INLINE_BYTES = 256 << 10
 # Epochs that one publication removes: after a long hold there are many, and readers must not wait for all of them.
 _MOST_REMOVED = 64
 _PORTION_BYTES = 4 << 20
-# Sent ahead and never confirmed: gone after this time.
-_STAGED_SECONDS = 3600
+
+
+class OnSpark(Protocol):
+    """Applies changes that are on Spark (engine/storage/by_executors.py, which is imported when there is one)."""
+
+    why: str
+
+    def apply(
+        self,
+        old: RelationManifest | None,
+        counts: TupleCounts,
+        change: Any,
+        schema: Schema | None,
+        chunks: tuple[SymbolChunk, ...],
+        /,
+    ) -> tuple[RelationManifest, TupleCounts, Segment, int | None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +128,8 @@ class _Publication:
 
     manifest: Manifest | None
     objects: dict[str, bytes]
+    ahead: list[str]
+    """Objects that were sent ahead, and whose bytes are not here any more."""
     dead: list[str]
     dead_keys: list[str]
     released: Sequence[_Holding]
@@ -132,8 +150,10 @@ class Publisher:
         lease: Lease,
         retention: Retention | None = None,
         cache_bytes: int = 128 << 20,
+        url: str | None = None,
     ) -> None:
-        """Read the head and the retained manifests; the first time, publish the empty epoch 0.
+        """Read the head and the retained manifests; the first time, publish the empty epoch 0. url: where Spark's
+        executors reach the client's server.
 
         Raises:
             StorageUnavailableError, EngineLeaseError, CorruptSnapshotError.
@@ -144,7 +164,10 @@ class Publisher:
         self._retention = retention or Retention()
         self._script = client.register_script(PUBLISH)
         self._stage_script = client.register_script(STAGE)
+        self._url = url
+        self._on_spark: OnSpark | None = None
         self.store = ObjectStore(client, self._keys, cache_bytes)
+        self.store.stage = self._stage
         self._digester = Digester(self.store)
         self._references = References(self.store.children)
         self._retained: deque[_Retained] = deque()
@@ -208,7 +231,8 @@ class Publisher:
             StorageUnavailableError: Redis cannot be reached.
             EngineLeaseError: another engine has taken over, or the head in Redis is not the one that this
             writer
-                left; nothing was written, and the writer must start again from Redis.
+                left, or what was sent ahead is gone; nothing was written, and the writer must start again from Redis.
+            SparkStateLostError, SparkUnavailableError: of a change that is on Spark; nothing was written.
         """
         if self._unsettled is None or self._unsettled.last_id != last_transaction_id:
             # Raises before anything of this object's own state has changed.
@@ -222,10 +246,10 @@ class Publisher:
         epoch_time = repr(publication.time) if publication.manifest or old is None else old.epoch_time
         self._head = Head(self.manifest.epoch, publication.last_id, self.incarnation, processed, epoch_time)
         # Also what a merge made and another merge took up again, so that no manifest ever named it.
-        for name in [*publication.dead, *self.store.pending]:
+        for name in [*publication.dead, *self.store.pending, *self.store.ahead]:
             if name not in self._references:
                 self.store.forget(name)
-        self.store.pending.clear()
+        self.store.begin()
         self._unsettled = None
 
     def _load(self, head: Head) -> None:
@@ -279,9 +303,9 @@ class Publisher:
         last_id: str,
         trim_before: str,
     ) -> _Publication:
-        self.store.pending.clear()
+        self.store.begin()
         if record is None:
-            return _Publication(None, {}, [], [], [], outcomes, last_id, trim_before, b"")
+            return _Publication(None, {}, [], [], [], [], outcomes, last_id, trim_before, b"")
         now = time.time()
         manifest = self._next_manifest(record, now)
         # From here on nothing fails: what the new manifest names is in memory.
@@ -295,13 +319,18 @@ class Publisher:
             dead_keys.append(self._keys.manifest(gone.epoch))
             dead += self._references.remove(gone.children)
         dead_keys += [self._keys.object(name) for name in dead]
-        objects = {name: self.store.pending[name] for name in alive}
+        ahead = [name for name in alive if name in self.store.ahead]
+        objects = {name: self.store.pending[name] for name in alive if name not in self.store.ahead}
+        if self._on_spark is not None and self._on_spark.why:
+            record = replace(
+                record, reason=f"{record.reason}; published through the engine process: {self._on_spark.why}"
+            )
         summary = _summary(record, now, outcomes, manifest.digest)
         # The next one is not known before this one has let go; it holds nothing older.
         late = self._holding
         released = [late] if late is not None and manifest.epoch - late.epoch > late.limit else []
         return _Publication(
-            manifest, objects, dead, dead_keys, released, outcomes, last_id, trim_before, summary, now
+            manifest, objects, ahead, dead, dead_keys, released, outcomes, last_id, trim_before, summary, now
         )
 
     def _next_manifest(self, record: EpochRecord, now: float) -> Manifest:
@@ -312,18 +341,33 @@ class Publisher:
             "an epoch's symbols go on where the last one's ended"
         )
         self._digester.symbols.add(record.first_symbol, record.symbols)
+        after = append_symbols(
+            forget_symbols(symbols, record.forgotten, self.store), record.symbols, self.store
+        )
+        self._prepare_spark(record.relations.values())
         relations = dict(before.relations) if before else {}
         changes: dict[str, Segment] = {}
         # What a relation held with other types goes before what it holds now comes.
         for key in sorted(record.relations, reverse=True):
             name, change = changed_name(key), record.relations[key]
-            if not len(change.codes):
+            if not change.rows:
                 continue
             entry = relations.pop(name, None)
             old = self.store.relation(entry.id) if entry else None
             counts = entry.counts if entry else EMPTY
-            digest = self._digest_after(entry, record.changed_schemas[key], change, symbols)
-            relation, counts, changes[key] = apply_change(old, counts, change, self.store)
+            schema = record.changed_schemas[key]
+            digest: int | None
+            if isinstance(change, RelationChange):
+                digest = self._digest_after(entry, schema, change, symbols)
+                relation, counts, changes[key] = apply_change(old, counts, change, self.store)
+            else:
+                assert self._on_spark is not None, "it was prepared"
+                known = entry.digest if entry else 0
+                wanted = None if known is None else schema
+                relation, counts, changes[key], more = self._on_spark.apply(
+                    old, counts, change, wanted, after
+                )
+                digest = None if known is None or more is None else (known + more) % MODULUS
             assert key == name or not counts.all, "a relation that is replaced is emptied first"
             if counts.all:
                 relations[name] = RelationEntry(self.store.put_relation(relation), counts, digest)
@@ -335,19 +379,31 @@ class Publisher:
             time=now,
             program_id=program.id,
             relations=relations,
-            symbols=append_symbols(
-                forget_symbols(symbols, record.forgotten, self.store), record.symbols, self.store
-            ),
+            symbols=after,
             changes=changes,
             changed_schemas={
                 name: record.changed_schemas[name]
                 for name in changes
                 if record.changed_schemas[name] != record.schemas.get(name)
             },
-            written=sum(map(len, self.store.pending.values())),
+            written=self.store.written,
             digest=_digest_of(program.digest, relations),
             away=record.away,
         )
+
+    def _prepare_spark(self, changes: Iterable[Change]) -> None:
+        """Where a change is on Spark, let executors read what they need of this publication."""
+        if self._on_spark is not None:
+            self._on_spark.why = ""
+        if all(isinstance(change, RelationChange) for change in changes):
+            return
+        if self._on_spark is None:
+            # It loads Spark's packages, which only an engine that has used Spark has.
+            from engine.storage.by_executors import ByExecutors
+
+            generation = str(self._lease.generation)
+            self._on_spark = ByExecutors(self._url, self._keys.database, generation, self.store)
+        self.store.send_ahead()
 
     def _digest_after(
         self,
@@ -399,7 +455,8 @@ class Publisher:
     def _send(self, publication: _Publication) -> None:
         while True:
             size = sum(map(len, publication.objects.values()))
-            staged = self._stage(publication.objects) if size > _INLINE_BYTES else []
+            large = size > _INLINE_BYTES or publication.ahead
+            staged = [*publication.ahead, *self._stage(publication.objects)] if large else []
             with storage_errors():
                 answer = cast(
                     Any, self._script(keys=self._script_keys(), args=self._args(publication, staged))
@@ -419,8 +476,22 @@ class Publisher:
                 )
             # A server that was restarted may have lost what was sent ahead: send it again.
             assert answer == b"missing", answer
+            self._check_ahead(publication)
 
-    def _stage(self, objects: dict[str, bytes]) -> list[str]:
+    def _check_ahead(self, publication: _Publication) -> None:
+        """Raise EngineLeaseError if something is gone that cannot be sent again."""
+        names = publication.ahead
+        for start in range(0, len(names), FETCH_OBJECTS):
+            part = [self._keys.object(name) for name in names[start : start + FETCH_OBJECTS]]
+            with storage_errors():
+                there = self._redis.exists(*part)
+            if there < len(part):
+                raise EngineLeaseError(
+                    f"what was written ahead for the next epoch of the database {shown(self._keys.database)} is not in "
+                    "Redis any more: the server lost it, or the publication took more than six hours"
+                )
+
+    def _stage(self, objects: Mapping[str, bytes]) -> list[str]:
         names = list(objects)
         start = 0
         while start < len(names):
@@ -432,7 +503,7 @@ class Publisher:
                 size += len(data)
                 start += 1
             with storage_errors():
-                self._stage_script(args=[_STAGED_SECONDS, *portion])
+                self._stage_script(args=[STAGED_SECONDS, *portion])
         return names
 
     def _script_keys(self) -> list[str]:

@@ -94,12 +94,20 @@ return 1
 """
 
 # Objects that a publication will confirm. ARGV: seconds until they go if it does not, then key, value ...
-# Never over an object that exists: it may be a published one, which must not expire.
+# Never over an object that exists: it may be a published one, which must not expire. One that was sent ahead before
+# gets the full time again.
 # One command for many objects: with `appendfsync always` the server syncs its disk once, not for each of
 # them.
 STAGE = """
-for i = 2, #ARGV, 2 do redis.call('SET', ARGV[i], ARGV[i + 1], 'NX', 'EX', ARGV[1]) end
+for i = 2, #ARGV, 2 do
+  if not redis.call('SET', ARGV[i], ARGV[i + 1], 'NX', 'EX', ARGV[1]) and redis.call('TTL', ARGV[i]) >= 0 then
+    redis.call('EXPIRE', ARGV[i], ARGV[1])
+  end
+end
 """
+
+STAGED_SECONDS = 6 * 3600
+"""What is sent ahead and never confirmed is gone after this time; a publication must not take longer."""
 
 # Whether an entry is in the log, without moving its content. KEYS: log. ARGV: id. -> 0 or 1.
 IN_LOG = "return #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1], 'COUNT', 1)"

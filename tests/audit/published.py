@@ -33,7 +33,8 @@ FACTS = {
 
 
 class Published:
-    """See the module. It has the program and the facts above, unless it is made without."""
+    """See the module. It has the program and the facts above, unless it is made without. executors: those of Spark may
+    publish."""
 
     def __init__(
         self,
@@ -43,9 +44,10 @@ class Published:
         reasoner: Reasoner | None = None,
         retention: Retention | None = None,
         filled: bool = True,
+        executors: bool = False,
     ) -> None:
         self.client, self.url, self.name = client, url, database
-        self.publisher: Publisher = new_publisher(client, database, retention)
+        self.publisher: Publisher = new_publisher(client, database, retention, url if executors else None)
         self.reasoner = reasoner or Reasoner(placement="resident", threads=1)
         if filled:
             self.apply(rules=PROGRAM, facts=FACTS)

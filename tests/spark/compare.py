@@ -36,7 +36,10 @@ def apply_both(spark: Reasoner, resident: Reasoner, change: Mapping[str, Any]) -
 
 def _rows(result: EpochResult, reasoner: Reasoner | None = None) -> Rows:
     told: Rows = {}
-    for name, change in result.record.relations.items():
+    for name, stored in result.record.relations.items():
+        change = stored.here()
+        counted = change.rows, change.inserted, change.deleted, change.heaviest, change.net
+        assert counted == (stored.rows, stored.inserted, stored.deleted, stored.heaviest, stored.net), name
         keys = list(map(tuple, change.codes.tolist()))
         if reasoner is not None:
             types = [column.type for column in result.record.changed_schemas[name].columns]

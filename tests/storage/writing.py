@@ -76,9 +76,11 @@ def epoch_record(
     )
 
 
-def new_publisher(client: redis.Redis, database: str, retention: Retention | None = None) -> Publisher:
+def new_publisher(
+    client: redis.Redis, database: str, retention: Retention | None = None, url: str | None = None
+) -> Publisher:
     # As if the last writer had died long ago.
     client.delete(Keys(database).lease)
     lease = Lease(client, database, 60.0)
     lease.take()
-    return Publisher(client, database, lease, retention)
+    return Publisher(client, database, lease, retention, url=url)

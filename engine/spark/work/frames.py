@@ -12,25 +12,23 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from engine.circuit.circuit import Stratum
-from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns
-from engine.resident.changes import described_as
+from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, columns
 from engine.spark.frames import REL, WEIGHT, long, padded, united
 from engine.spark.plans.settling import NEXT, TOUCHED, Settling
 from engine.spark.supports import Subject, Supports
-from engine.spark.tables import ROWS, Table, Tables
+from engine.spark.tables import ROWS, Table
 from engine.spark.version import Version, empty_layer, summed
+from engine.spark.work.compare import compared
 from engine.spark.work.frame_batch import FrameBatch, Measures
-from engine.spark.work.work import HandedOver, NewVersion, Seen, Worker, begun
+from engine.spark.work.work import HandedOver, NewVersion, Worker, begun
 
-NEW = "new"
 PARTS = 8
 """Parts from which they are united."""
 
@@ -75,18 +73,20 @@ class OnExecutors(Worker):
         layers = self._layers(number, version)
         try:
             whole = layers[0] if len(layers) == 1 else self._together(layers, version.arity)
-            seen, whole.rows = compared(version, whole, subject.rebuilt, subject.stratum, self._tables)
+            found = compared(version, whole, subject.rebuilt, subject.stratum, self._tables)
+            whole.rows = found.rows
+            made = begun(version, subject.rebuilt, subject.stratum)
+            for layer in layers:
+                made = made.with_layer(layer, made.counts)
+            outcome = found.outcome(made, version.counts, self._tables)
         except BaseException:
             for layer in layers:
                 self._tables.release(layer)
             raise
-        made = replace(begun(version, subject.rebuilt, subject.stratum), counts=seen.counts(version.counts))
         for layer in layers:
-            if layer.rows:
-                made = made.with_layer(layer, made.counts)
-            else:
+            if not layer.rows:
                 self._tables.release(layer)
-        return NewVersion(made, seen.change())
+        return outcome
 
     def _together(self, layers: Sequence[Table], arity: int) -> Table:
         """All layers as one table, which owns no storage. There may be no layer at all: a stratum that is made anew may
@@ -225,65 +225,8 @@ class FrameWork(OnExecutors):
         return [self._tables.checkpoint(summed(spread, version.arity), self._rows)]
 
 
-def compared(
-    version: Version, layer: Table, rebuilt: bool, stratum: Stratum, tables: Tables
-) -> tuple[Seen, int]:
-    """What the tuples of a layer over `version` were and are, and how many rows the layer has. rebuilt: the layer
-    replaces the version, so all tuples of both are told."""
-    key = columns(version.arity)
-    parts = [layer.frame.withColumns({NEW: long(1), TOUCHED: F.lit(True)})]
-    rows = version.frame()
-    if rows is not None:
-        if not rebuilt and tables.small(layer.rows) and key:
-            wanted = F.broadcast(layer.frame.select(*key).distinct())
-            rows = rows.join(wanted, key, "left_semi").select(*rows.columns)
-        parts.append(rows.withColumns({NEW: long(0), TOUCHED: F.lit(rebuilt)}))
-    old, at = F.col(NEW) == 0, F.col(HEIGHT)
-    sides = {"was": old, "is": ~old if rebuilt else F.lit(True)}
-    split = {
-        f"{side}_{name}": F.when(flag, F.col(name)).otherwise(0)
-        for side, flag in sides.items()
-        for name in (SUPPORT, ENTRY)
-    }
-    told = united(parts).withColumns(split)
-    signed = version.signed or stratum.signed
-    if signed:
-        # An entry of one layer may take back that of another.
-        told = told.groupBy(*key, HEIGHT).agg(
-            *(F.sum(name).alias(name) for name in split),
-            F.max(TOUCHED).alias(TOUCHED),
-            F.sum(NEW).alias(NEW),
-        )
-    values = {}
-    for side in sides:
-        support, entry = f"{side}_{SUPPORT}", f"{side}_{ENTRY}"
-        values[f"{side}_asserted"] = _sum_if(at == 0, support)
-        values[f"{side}_derived"] = _sum_if(at > 0, support)
-        values[f"{side}_present"] = F.sum(entry)
-        last = F.max(F.when(F.col(entry) > 0, at))
-        # A tuple that has one entry is there from its height on.
-        values[f"{side}_height"] = F.coalesce(last, long(0)) if signed else F.sum(at * F.col(entry))
-    summary = told.groupBy(*key).agg(
-        *(value.alias(name) for name, value in values.items()),
-        F.max(TOUCHED).alias(TOUCHED),
-        F.sum(NEW).alias(NEW),
-    )
-    table = tables.collect(summary.where(TOUCHED), small=tables.small(layer.rows))
-    fold = stratum.in_place.get(version.name)
-    was, now = (
-        described_as(own, *(array_of(table, name) for name in values if name.startswith(side)))
-        for side, own in (("was", version.fold), ("is", fold))
-    )
-    seen = Seen(codes_of(table, version.arity), was, now, fold)
-    return seen, int(array_of(table, NEW).sum())
-
-
 def _rows_by(found: pa.Table, column: str) -> dict[int, int]:
     """How many ROWS have each value of a column that is not null."""
     known = found.filter(found.column(column).is_valid())
     values, rows = array_of(known, column), array_of(known, ROWS)
     return {value: int(rows[values == value].sum()) for value in np.unique(values).tolist()}
-
-
-def _sum_if(condition: Column, name: str) -> Column:
-    return F.sum(F.when(condition, F.col(name)).otherwise(0))

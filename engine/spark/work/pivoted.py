@@ -21,18 +21,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from engine.circuit.plan import CompiledRule, Let, Where
-from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns
-from engine.data.codes import Codes
+from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, columns
 from engine.language.syntax import Constant, walk
+from engine.maintenance.change import Net
 from engine.maintenance.placement import Budget
 from engine.resident.bound import bind_rule
-from engine.resident.changes import described_as, nothing
-from engine.spark.frames import DERIVATIONS, REL, WEIGHT
+from engine.spark import described
+from engine.spark.described import ASSERTED, HIDDEN, PRESENT, WAS_ASSERTED, WAS_DERIVED, WAS_HEIGHT
+from engine.spark.frames import DERIVATIONS, REL, WEIGHT, long
 from engine.spark.plans.terms import is_native
 from engine.spark.session.tasks import can_map, map_in_arrow
+from engine.spark.stored import Numbers, StoredChange, settled
 from engine.spark.supports import Subject, Supports
 from engine.spark.tables import Table
 from engine.spark.version import Version, summed_in_driver
+from engine.spark.work.compare import compared
 from engine.spark.work.fixpoint import (
     COST,
     DERIVED,
@@ -46,9 +49,9 @@ from engine.spark.work.fixpoint import (
     schema,
     to_stream,
 )
-from engine.spark.work.frames import compared
-from engine.spark.work.work import NewVersion, Seen, begun
+from engine.spark.work.work import NewVersion, begun
 
+_GROUND, _ALSO, _HEAVIEST = "ground", "also", "heaviest"
 LOWER_BYTES = 256 << 20
 """Bytes of lower relations up to which they are replicated into every task."""
 
@@ -145,13 +148,17 @@ class Pivoted:
         return map_in_arrow(numbers, self._task(parts), schema(self._width))
 
     def _found(self, table: Table) -> pa.Table:
-        """What there is of every chunk, and the chunks of entries where they say all that is to be seen."""
-        new = [i for i, version in enumerate(self._versions.values()) if not version.rows]
-        seen = F.col(REL).isin([] if self._stratum.signed else new) & (F.col(ENTRY) == 1)
-        wanted = dict.fromkeys((*columns(self._width), HEIGHT, DERIVED), seen)
-        wanted[SUPPORT] = F.col(DERIVED).isNotNull() & seen
-        lists = [F.when(condition, F.col(name)).alias(name) for name, condition in wanted.items()]
-        return self._tables.collect(table.frame.select(REL, ENTRY, SIZE, MESSAGE, *lists))
+        """How much there is of every kind of chunk: not the chunks themselves."""
+        ground = F.col(DERIVED).isNotNull()
+        also = F.when(ground, F.size(F.filter(DERIVED, lambda above: above > 0))).otherwise(0)
+        return self._tables.collect(
+            table.frame.groupBy(REL, ENTRY, ground.alias(_GROUND)).agg(
+                F.sum(SIZE).alias(SIZE),
+                F.max(MESSAGE).alias(MESSAGE),
+                F.sum(also).alias(_ALSO),
+                F.coalesce(F.max(F.when(ground, F.array_max(SUPPORT))), F.lit(0)).alias(_HEAVIEST),
+            )
+        )
 
     def _outcome(self, number: int, name: str, table: Table, found: pa.Table) -> NewVersion:
         version = self._versions[name]
@@ -164,45 +171,51 @@ class Pivoted:
         lists = F.arrays_zip(*key, HEIGHT, SUPPORT)
         layer = mine.select(F.inline(lists), ENTRY).select(*key, HEIGHT, SUPPORT, ENTRY)
         kept = table.view(layer, int(array_of(found, SIZE).sum()))
+        made = begun(version, True, self._stratum).with_layer(kept, version.counts)
         try:
-            seen = self._seen(version, kept, found)
+            if version.rows or self._stratum.signed:
+                told = compared(version, kept, True, self._stratum, self._tables)
+                outcome = told.outcome(made, version.counts, self._tables)
+            else:
+                outcome = self._made(made, mine, found)
         except BaseException:
             self._tables.release(kept)
             raise
         if not kept.rows:
             self._tables.release(kept)
-        return NewVersion(
-            begun(version, True, self._stratum).with_layer(kept, seen.counts(version.counts)), seen.change()
-        )
+        return outcome
 
-    def _seen(self, version: Version, kept: Table, found: pa.Table) -> Seen:
-        """What there was and is of a relation's tuples."""
-        if version.rows:
-            return compared(version, kept, True, self._stratum, self._tables)[0]
-        if self._stratum.signed:
-            return self._signed_seen(kept.frame, version)
-        return _of_entries(found, version.arity)
-
-    def _signed_seen(self, rows: DataFrame, version: Version) -> Seen:
-        """What there is now of a relation whose tuples have any number of entries."""
-        key = columns(version.arity)
-        ground = F.col(HEIGHT) == 0
-        asserted = F.when(ground, F.col(SUPPORT)).otherwise(0)
-        above = F.when(ground, 0).otherwise(F.col(SUPPORT))
-        tuples = rows.groupBy(*key).agg(
-            F.sum(asserted).alias("asserted"),
-            F.sum(above).alias(DERIVED),
-            F.sum(ENTRY).alias(ENTRY),
-            F.coalesce(F.max(F.when(F.col(ENTRY) > 0, F.col(HEIGHT))), F.lit(0)).alias(HEIGHT),
+    def _made(self, made: Version, chunks: DataFrame, found: pa.Table) -> NewVersion:
+        """The outcome for a relation that was empty, and of which each tuple has one entry: the chunks of entries say
+        all that is to be seen of it. A tuple whose entry is above height 0 is derived and not asserted; one at height 0
+        is asserted, and derived where it has supports above."""
+        entries = found.filter(pc.equal(found.column(ENTRY), 1))
+        ground = entries.filter(entries.column(_GROUND))
+        rows, asserted = int(array_of(entries, SIZE).sum()), int(array_of(ground, SIZE).sum())
+        derived = rows - asserted + int(array_of(ground, _ALSO).sum())
+        heaviest = int(array_of(ground, _HEAVIEST).max(initial=0))
+        numbers = Numbers(rows, rows, 0, heaviest, Net(rows, asserted, derived))
+        above = "above"
+        lists = F.arrays_zip(*columns(made.arity), HEIGHT, SUPPORT, above)
+        # Where there is no list of supports above, none is looked at.
+        listed = chunks.where(F.col(ENTRY) == 1).withColumn(above, F.coalesce(DERIVED, SUPPORT))
+        at_ground = F.col(HEIGHT) == 0
+        values = {
+            ASSERTED: F.when(at_ground, F.col(SUPPORT)).otherwise(long(0)),
+            described.DERIVED: ~at_ground | (F.col(above) > 0),
+            PRESENT: long(1),
+            WAS_ASSERTED: long(0),
+            WAS_DERIVED: F.lit(False),
+            HIDDEN: F.lit(False),
+            HEIGHT: F.col(HEIGHT).cast("long"),
+            WAS_HEIGHT: long(0),
+        }
+        frame = listed.select(F.inline(lists)).select(
+            *columns(made.arity), *(value.alias(name) for name, value in values.items())
         )
-        # A tuple may be there at some heights only, and a fact need not be there where it is folded.
-        told = tuples.where((F.col(ENTRY) > 0) | (F.col("asserted") > 0))
-        table = self._tables.collect(told, small=False)
-        fold = self._stratum.in_place.get(version.name)
-        present = array_of(table, ENTRY)
-        height = array_of(table, HEIGHT).astype(np.int64)
-        after = described_as(fold, array_of(table, "asserted"), array_of(table, DERIVED), present, height)
-        return Seen(codes_of(table, version.arity), nothing(len(present)), after, fold)
+        made = replace(made, counts=numbers.counts(made.counts))
+        # The layer holds the chunks.
+        return NewVersion(made, settled(StoredChange(made, frame, numbers, [], self._tables)))
 
     def _task(self, parts: tuple[bytes, ...] = ()) -> PartFixpoint:
         arities = {name: version.arity for name, version in {**self._versions, **self._lower}.items()}
@@ -239,28 +252,3 @@ class Pivoted:
         else:
             table = summed_in_driver(version, key, [ENTRY])
         return to_stream(table)
-
-
-def _of_entries(found: pa.Table, arity: int) -> Seen:
-    """The tuples in chunks of entries. A tuple whose entry is above height 0 is derived and not asserted; the number of
-    its supports would tell nothing more, and was not fetched."""
-    entry = array_of(found, ENTRY) == 1
-    at_ground = found.column(DERIVED).is_valid().to_numpy()
-    # Those of height 0 come first.
-    ground, above = np.flatnonzero(entry & at_ground), np.flatnonzero(entry & ~at_ground)
-    codes = np.empty((int(array_of(found, SIZE)[entry].sum()), arity), np.int64)
-    for i, name in enumerate(columns(arity)):
-        codes[:, i] = _values(found, name, np.concatenate((ground, above)))
-    asserted, derived = np.zeros(len(codes), np.int64), np.ones(len(codes), np.int64)
-    first = _values(found, SUPPORT, ground)
-    asserted[: len(first)], derived[: len(first)] = first, _values(found, DERIVED, ground)
-    height = _values(found, HEIGHT, np.concatenate((ground, above))).astype(np.int64)
-    return Seen(codes, nothing(len(codes)), (asserted, derived, np.ones(len(codes), np.int64), height))
-
-
-def _values(found: pa.Table, name: str, rows: Codes) -> Codes:
-    """The lists of a column in some rows, one after another."""
-    lists = found.column(name).combine_chunks()
-    begins, flat = lists.offsets.to_numpy(), lists.values.to_numpy()
-    parts = [flat[begins[row] : begins[row + 1]] for row in rows.tolist()]
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)

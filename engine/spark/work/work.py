@@ -21,7 +21,7 @@ from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
 from engine.circuit.plan import Start
 from engine.data.codes import Codes
-from engine.maintenance.change import RelationChange
+from engine.maintenance.change import Change, RelationChange
 from engine.resident.changes import Described, change_of
 from engine.spark.changes import Changes
 from engine.spark.plans.branches import Branches
@@ -34,7 +34,7 @@ class NewVersion:
     """One relation after the stratum's epoch: its new version, and what changed for a reader."""
 
     version: Version
-    change: RelationChange
+    change: Change
 
 
 class HeightDelta(Protocol):
