@@ -501,10 +501,10 @@ class Writer:
     def _decode_changes(self, record: EpochRecord) -> Changes:
         """The tuples that an epoch inserted (+1) and deleted (-1), by relation."""
         changes: Changes = {}
-        for relation, told in record.relations.items():
-            if is_hidden(relation) or not (told.inserted or told.deleted):
+        for relation, counted in record.relations.items():
+            if is_hidden(relation) or not (counted.inserted or counted.deleted):
                 continue
-            change = told.here()
+            change = counted.here()
             moved = np.flatnonzero(change.present)
             if len(moved):
                 types = [column.type for column in record.changed_schemas[relation].columns]

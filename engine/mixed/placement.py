@@ -292,8 +292,10 @@ class MixedPlacement:
     def count(self, relation: str, domain: str) -> int:
         return self._owner(relation).count(relation, domain)
 
-    def tuples(self, relation: str, bound: Mapping[int, int], domain: str) -> tuple[Codes, Codes]:
-        return self._owner(relation).tuples(relation, bound, domain)
+    def tuples(
+        self, relation: str, bound: Mapping[int, int], domain: str, most: int | None = None
+    ) -> tuple[Codes, Codes]:
+        return self._owner(relation).tuples(relation, bound, domain, most)
 
     def holds(self, relation: str) -> bool:
         return self._owner(relation).holds(relation)

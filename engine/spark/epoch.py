@@ -105,7 +105,7 @@ class SparkEpoch:
             self._encode,
         )
 
-    def visible(self) -> Iterator[tuple[str, RelationChange]]:
+    def visible(self) -> Iterator[tuple[str, Change]]:
         """The changes of all relations that readers know."""
         return ((name, change) for name, change in self._changes.items() if not is_internal(name))
 
@@ -196,7 +196,8 @@ class SparkEpoch:
     def mirror(self, relation: str, codes: Codes, weights: Codes) -> None:
         """Tuples came and went in a relation that is mirrored here."""
         self.versions[relation] = self._with(self.versions[relation], codes, weights)
-        self._deltas[relation] = self._tables.put(to_arrow(codes, weight=weights))
+        delta = self._deltas[relation] = self._tables.put(to_arrow(codes, weight=weights))
+        self._put.append(delta)
 
     def _with(self, version: Version, codes: Codes, weights: Codes) -> Version:
         if not len(codes):
