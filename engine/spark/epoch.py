@@ -17,8 +17,9 @@ from engine.data.arrow import to_arrow
 from engine.errors import ZedlogError
 from engine.maintenance.change import RelationChange
 from engine.maintenance.epoch import Epoch, Held, StratumWork
+from engine.maintenance.facts import FactDelta
 from engine.maintenance.meter import Growing, Meter
-from engine.maintenance.placement import Budget, Encode, Executed, FactDelta
+from engine.maintenance.placement import Budget, Encode, Executed
 from engine.maintenance.policy import Policy
 from engine.spark.clocked import ClockedWork
 from engine.spark.plans.undefined import check_faults
