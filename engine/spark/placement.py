@@ -122,7 +122,8 @@ class SparkPlacement:
         return self._facts.joined(arity, parts)
 
     def net(self, relation: str | None, facts: FarFacts) -> Net:
-        return self._facts.net(None if relation is None else self._version(relation), facts)
+        with self._tables.watched(None, None, lambda: None):
+            return self._facts.net(None if relation is None else self._version(relation), facts)
 
     def texts(self, parts: Iterable[tuple[int, Sequence[str | None]]]) -> FarTexts:
         self._dictionary.fill(parts)
