@@ -40,7 +40,8 @@ from engine.database.database import Database
 from engine.database.program import Program
 from engine.errors import BudgetExceededError, CorruptSnapshotError
 from engine.language.schema import ColumnType
-from engine.maintenance.placement import ANY_HEIGHT, Budget, FactDelta
+from engine.maintenance.facts import FactArrays
+from engine.maintenance.placement import ANY_HEIGHT, Budget
 from engine.resident.placement import ResidentPlacement
 from engine.resident.relation import Relation
 from engine.storage.connection import connect
@@ -159,10 +160,10 @@ class _Audit:
                 "program", MEMORY, what, None, None, stored.declarations, program.declaration_text
             )
 
-    def _facts(self) -> dict[str, FactDelta] | None:
+    def _facts(self) -> dict[str, FactArrays] | None:
         """The facts by key, as they are stored; where that is damaged, as they are held. None: there is no way to know
         them."""
-        facts: dict[str, FactDelta] = {}
+        facts: dict[str, FactArrays] = {}
         entries = {} if self._stored is None else self._stored.manifest.relations
         for name in self._program.schemas:
             key = self._program.key(name)
@@ -185,7 +186,7 @@ class _Audit:
                 facts[key] = np.ascontiguousarray(rows.codes), rows.asserted
         return {key: delta for key, delta in facts.items() if len(delta[0])}
 
-    def _compare(self, facts: Mapping[str, FactDelta]) -> None:
+    def _compare(self, facts: Mapping[str, FactArrays]) -> None:
         program, same = program_anew(self._program)
         if not same:
             self._report.leave_out(

@@ -1,10 +1,10 @@
 """Batch files: the facts of a bulk import, kept durably next to the log entry that names them.
 
 In: Parquet files of natural typed columns (`c0 .. c(n-1)`: string, int64, double or bool) and a `weight` for each row,
-below one batch directory. Out: `TypedFacts` (engine/data/facts.py). Always: a file is completely on the disk before the
-log names it with its SHA-256; it never changes; and a file that is missing or has another digest is refused, so a
-replay applies exactly what was acknowledged. Codes are not in the files, because only the engine assigns the codes of
-symbols.
+below one batch directory. Out: `FileFacts`, which reads them as `TypedFacts` (engine/data/facts.py). Always: a file is
+completely on the disk before the log names it with its SHA-256; it never changes; and a file that is missing or has
+another digest is refused, so a replay applies exactly what was acknowledged. Codes are not in the files, because only
+the engine assigns the codes of symbols.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.data.arrow import column, columns
-from engine.data.facts import ARROW_TYPES, TypedFacts
+from engine.data.facts import ARROW_TYPES, FileFacts, TypedFacts
 from engine.data.transaction import BatchFile, FactChange, FactFiles, Transaction
 from engine.errors import BatchUnreadableError, BulkStorageError
 from engine.language.schema import ColumnType
@@ -83,65 +86,104 @@ class BatchStore:
         return FactFiles(relation, tuple(kind.value for kind in types), tuple(kept))
 
     def load(self, transaction: Transaction) -> Transaction:
-        """The transaction with its batches read into `facts`.
-
-        Raises:
-            BatchUnreadableError: a file is missing, or is not the one that was written.
+        """The transaction with its batches as `facts` in files. Whoever stages it reads them, or lets others read them;
+        then a file that is missing, or is not the one that was written, is refused with BatchUnreadableError.
         """
         if not transaction.batches:
             return transaction
-        read = tuple(facts for batch in transaction.batches if (facts := self.read(batch)) is not None)
-        return replace(transaction, batches=(), facts=(*transaction.facts, *read))
+        facts = tuple(
+            FactChange(batch.relation, self.facts(batch), 0) for batch in transaction.batches if batch.files
+        )
+        return replace(transaction, batches=(), facts=(*transaction.facts, *facts))
 
-    def read(self, batch: FactFiles) -> FactChange | None:
-        """The facts of a batch; None if it has none.
-
-        Raises:
-            BatchUnreadableError: see `load`.
-        """
+    def facts(self, batch: FactFiles) -> FileFacts:
+        """The facts of a batch, not read yet."""
         types = tuple(ColumnType(kind) for kind in batch.types)
-        wanted = [*columns(len(types)), WEIGHT]
         schema = pa.schema(
             [*((column(i), ARROW_TYPES[t]) for i, t in enumerate(types)), (WEIGHT, pa.int64())]
         )
-        parts = [self._part(file, wanted, schema) for file in batch.files]
-        if not parts:
-            return None
-        table = pa.concat_tables(parts)
+        return FileFacts(
+            types,
+            sum(file.rows for file in batch.files),
+            tuple(str(self.root / file.path) for file in batch.files),
+            lambda: self._check(batch, schema),
+            lambda: self._read(batch, types, schema),
+            lambda: self._first(batch, len(types)),
+        )
+
+    def _read(
+        self, batch: FactFiles, types: tuple[ColumnType, ...], schema: pa.Schema
+    ) -> tuple[TypedFacts, npt.NDArray[np.int64]]:
+        table = pa.concat_tables([self._part(file, schema) for file in batch.files])
         # Weights that cancel out within the import change nothing.
         table = table.filter(pc.not_equal(table.column(WEIGHT), 0))
-        if not table.num_rows:
-            return None
         # A copy: Arrow lends its memory for reading only, and the kernels ask for more.
         weights = np.array(table.column(WEIGHT).to_numpy(), np.int64)
-        return FactChange(batch.relation, TypedFacts(types, table), weights)
+        return TypedFacts(types, table), weights
 
-    def _part(self, file: BatchFile, wanted: list[str], schema: pa.Schema) -> pa.Table:
+    def _part(self, file: BatchFile, schema: pa.Schema) -> pa.Table:
         path = self.root / file.path
-        try:
+        with _opening(path):
             data = path.read_bytes()
-        except OSError as error:
-            raise BatchUnreadableError(
-                f"the batch file {path} cannot be read ({error.strerror}); if the engine has moved, give it the same "
-                "batch directory",
-                file=str(path),
-            ) from error
-        digest = hashlib.sha256(data).hexdigest()
-        if digest != file.sha256:
-            raise BatchUnreadableError(
-                f"the batch file {path} has changed since it was imported: its SHA-256 is now {digest}",
-                file=str(path),
-                expected=file.sha256,
-                got=digest,
-            )
-        try:
-            table = pq.read_table(pa.BufferReader(data), columns=wanted).select(wanted)
+        _compare(path, hashlib.sha256(data).hexdigest(), file.sha256)
+        with _parsing(path):
+            table = pq.read_table(pa.BufferReader(data), columns=schema.names).select(schema.names)
             # Spark says of every column that it may hold nulls; here that is only a matter of the schema.
             return table.cast(schema)
-        except (pa.ArrowInvalid, KeyError, OSError) as error:
-            raise BatchUnreadableError(
-                f"the batch file {path} cannot be read: {error}", file=str(path)
-            ) from error
+
+    def _check(self, batch: FactFiles, schema: pa.Schema) -> None:
+        """Compare the files' bytes, and their columns, with what was written."""
+        for file in batch.files:
+            path = self.root / file.path
+            with _opening(path), path.open("rb") as opened:
+                digest = hashlib.file_digest(opened, "sha256").hexdigest()
+            _compare(path, digest, file.sha256)
+            with _parsing(path):
+                held = pq.read_schema(path)
+                for wanted in schema:
+                    if held.field(wanted.name).type != wanted.type:
+                        raise pa.ArrowInvalid(f"{wanted.name} holds {held.field(wanted.name).type}")
+
+    def _first(self, batch: FactFiles, arity: int) -> list[Any]:
+        """One of the tuples."""
+        path = self.root / batch.files[0].path
+        with _opening(path), _parsing(path):
+            rows = next(pq.ParquetFile(path).iter_batches(1, columns=columns(arity)))
+            return list(rows.select(columns(arity)).to_pylist()[0].values())
+
+
+@contextmanager
+def _opening(path: Path) -> Iterator[None]:
+    """A file that cannot be read becomes an error for a user."""
+    try:
+        yield
+    except OSError as error:
+        raise BatchUnreadableError(
+            f"the batch file {path} cannot be read ({error.strerror}); if the engine has moved, give it the same "
+            "batch directory",
+            file=str(path),
+        ) from error
+
+
+@contextmanager
+def _parsing(path: Path) -> Iterator[None]:
+    """The same for one that is not a Parquet file with the right columns."""
+    try:
+        yield
+    except (pa.ArrowInvalid, KeyError, OSError) as error:
+        raise BatchUnreadableError(
+            f"the batch file {path} cannot be read: {error}", file=str(path)
+        ) from error
+
+
+def _compare(path: Path, digest: str, expected: str) -> None:
+    if digest != expected:
+        raise BatchUnreadableError(
+            f"the batch file {path} has changed since it was imported: its SHA-256 is now {digest}",
+            file=str(path),
+            expected=expected,
+            got=digest,
+        )
 
 
 def synced(path: Path) -> tuple[str, int]:

@@ -6,7 +6,9 @@ microsecond for each row of three symbols.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +49,26 @@ class TypedFacts:
             where = f"column {i + 1} of the facts of {relation}"
             codes[:, i] = encode_arrow(self.table.column(column(i)), kind, symbols, where)
         return codes
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """Tuples of one relation in Parquet files with the columns `c0 ..` and `weight`, without nulls, that are not read
+    yet.
+
+    check: raises BatchUnreadableError unless each file is the one that was written. read: checks, and reads the tuples
+    and their weights, int64[n]. first: one of the tuples.
+    """
+
+    types: tuple[ColumnType, ...]
+    rows: int
+    paths: tuple[str, ...]
+    check: Callable[[], None]
+    read: Callable[[], tuple[TypedFacts, Codes]]
+    first: Callable[[], list[Any]]
+
+    def __len__(self) -> int:
+        return self.rows
 
 
 def encode_arrow(

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import orjson
 
 from engine.data.codes import Codes
-from engine.data.facts import TypedFacts
+from engine.data.facts import FileFacts, TypedFacts
 from engine.data.sources import check_source
 from engine.data.values import VALUE_TYPES, Value, all_plain, numbers_of, plain_value
 from engine.errors import CorruptLogError, InvalidRequestError, InvalidValueError, InvalidWeightError, shown
@@ -49,10 +49,10 @@ MAX_WEIGHT = 2**63 - 1
 class FactChange:
     """`weight`, one for all tuples or int64[n], is added to the weight of each tuple. A tuple that occurs twice gets
     both. The log accepts only tuples of values with one weight; in process, tuples may also be numbers, int64[n,
-    arity], or typed columns."""
+    arity], or typed columns; or they are in files, with their weights."""
 
     relation: str
-    tuples: Sequence[Sequence[Value]] | Codes | TypedFacts
+    tuples: Sequence[Sequence[Value]] | Codes | TypedFacts | FileFacts
     weight: int | Codes = 1
 
     @property

@@ -29,7 +29,8 @@ from engine.database.saved import SavedState
 from engine.language.canonical import canonical_text, format_rule
 from engine.language.schema import Schema
 from engine.language.syntax import Rule
-from engine.maintenance.placement import FactDelta, Placement
+from engine.maintenance.facts import FactArrays
+from engine.maintenance.placement import Placement
 from engine.resident.checkpoint import CheckpointUnusable, ResidentParts, layout
 from engine.resident.placement import ResidentPlacement
 from engine.resident.relation import Relation
@@ -178,9 +179,9 @@ def program_after(before: Program, state: SavedState, holds: Mapping[str, Schema
 
 def fact_changes(
     placement: Placement, before: Program, after: Program, checkpoint: Checkpoint, state: SavedState
-) -> dict[str, FactDelta]:
+) -> dict[str, FactArrays]:
     """The facts that lead from the checkpoint's, which the placement holds, to the snapshot's; by key."""
-    changes: dict[str, FactDelta] = {}
+    changes: dict[str, FactArrays] = {}
     for name in dict.fromkeys((*checkpoint.stored, *state.facts)):
         old, new = before.key(name), after.key(name)
         version = state.versions.get(name)
@@ -197,7 +198,7 @@ def fact_changes(
     return {key: delta for key, delta in changes.items() if len(delta[0])}
 
 
-def _difference(placement: Placement, key: str, codes: Codes, weights: Codes) -> FactDelta:
+def _difference(placement: Placement, key: str, codes: Codes, weights: Codes) -> FactArrays:
     """What must be added to the weights of a relation so that its facts are these."""
     now = placement.asserted(key, codes)
     if np.count_nonzero(now) == placement.count(key, "asserted"):

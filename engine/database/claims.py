@@ -6,7 +6,7 @@ rest was asserted without a source. So a source can take back all of its facts a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from engine.data.codes import Codes
@@ -38,7 +38,7 @@ class Claims:
                     yield relation, self.stored[name]
 
 
-def overdrawn(name: str, tuples: str, about: dict[str, Any], changes: Codes) -> NegativeWeightError:
+def overdrawn(name: str, tuples: str, about: dict[str, Any], changes: Sequence[int]) -> NegativeWeightError:
     """A source retracts more than it asserts. name: of its hidden collection. tuples: the first of them, in words."""
     relation, source = origin(name) or (name, "")
     has = ", ".join(map(str, about["weights"]))
@@ -47,7 +47,7 @@ def overdrawn(name: str, tuples: str, about: dict[str, Any], changes: Codes) -> 
         f"the source {shown(source)} would retract {tuples} more often than it asserts them; "
         f"the {'weight that it asserts is' if len(about['weights']) == 1 else 'weights that it asserts are'} {has}",
         **detail,
-        changes=changes.tolist(),
+        changes=list(changes),
     )
 
 

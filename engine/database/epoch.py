@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -67,7 +67,7 @@ class EpochRecord:
     changed_schemas: Mapping[str, Schema]
     declarations: str
     first_symbol: int
-    symbols: tuple[str, ...]
+    symbols: Sequence[str]
     strategy: str
     placement: str
     derivations: int

@@ -57,7 +57,8 @@ from engine.language.syntax import (
     walk,
     walk_outside,
 )
-from engine.maintenance.placement import Budget, Executed, FactDelta, Placement
+from engine.maintenance.facts import FactArrays
+from engine.maintenance.placement import Budget, Executed, Placement
 
 ANSWER = "@answer"
 """The relation of the answer: a name that no text can write."""
@@ -177,7 +178,7 @@ def evaluate(
 def execute(
     placement: Placement,
     circuit: Circuit,
-    facts: Mapping[str, FactDelta],
+    facts: Mapping[str, FactArrays],
     symbols: SymbolTable,
     budget: Budget,
 ) -> Executed:

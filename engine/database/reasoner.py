@@ -124,6 +124,8 @@ class Reasoner:
         Raises:
             ZedlogError: the other placement cannot take it; everything is as before.
         """
+        # Their source may go with the placement or its session.
+        self.database.symbols.bring_near()
         self.database.places.move_to(placement, spark, self.budget, Encoder(self.database.symbols))
 
     # ---- changing

@@ -25,7 +25,7 @@ import numpy as np
 
 from engine.circuit.circuit import Circuit
 from engine.circuit.normal import CoreRule
-from engine.data.facts import TypedFacts
+from engine.data.facts import FileFacts, TypedFacts
 from engine.data.transaction import FactChange, Transaction
 from engine.data.values import takes
 from engine.database.program import Program
@@ -148,6 +148,9 @@ def _changes_circuit(program: Program, transaction: Transaction) -> bool:
     if transaction.replaces or transaction.rollback is not None:
         # What it retracts depends on what is there.
         return True
+    if any(isinstance(change.tuples, FileFacts) for change in transaction.changes):
+        # The signs of their weights are not known yet.
+        return True
     return not all(_has_types(program, change) for change in transaction.changes)
 
 
@@ -158,6 +161,7 @@ def _has_types(program: Program, change: FactChange) -> bool:
         return False
     if isinstance(change.tuples, TypedFacts):
         return change.tuples.types == types
+    assert not isinstance(change.tuples, FileFacts), "they were sorted out"
     first = change.tuples[0]
     values = first.tolist() if isinstance(first, np.ndarray) else first
     return len(values) == len(types) and all(

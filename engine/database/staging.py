@@ -5,6 +5,10 @@ transaction is staged whole or not at all, against the weights that the ones sta
 adds to a tuple is the exact sum of all weights that it gives to it, so the order of its parts has no effect (except in
 the mode `set`). The transaction is refused if a sum, or a weight after it, leaves the range of weights.
 
+The facts of a large import may stay where they are, if the placement takes them (engine/maintenance/facts.py): then
+their weights are checked there, and this process sees numbers and the tuples that an error names. In the mode `set`,
+and where sources are restored, they are read; and what asks for single tuples of them gets them as arrays.
+
 What is added for a source is added to the relation and to the source's own hidden collection (engine/data/sources.py);
 in the mode `set` it is the source's weight that stays 0 or 1.
 """
@@ -20,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.data.codes import Codes
-from engine.data.facts import TypedFacts
+from engine.data.facts import FileFacts, TypedFacts
 from engine.data.sources import is_hidden, relation_of, sourced
 from engine.data.transaction import MAX_WEIGHT, FactChange, Transaction
 from engine.data.values import (
@@ -49,17 +53,27 @@ from engine.errors import (
 )
 from engine.language.operators import check_relation_name
 from engine.language.schema import Column, ColumnType, Schema
+from engine.maintenance.facts import (
+    FactArrays,
+    FactDelta,
+    FarFacts,
+    TakesFar,
+    Wrong,
+    arrays,
+    largest,
+    rows_of,
+)
 from engine.resident.relation import Relation
 
 Types: TypeAlias = tuple[ColumnType, ...]
 Typed: TypeAlias = tuple[str, Types]
 """A relation, and the types of tuples of it."""
-Delta: TypeAlias = tuple[Codes, npt.NDArray[np.int64]]
-"""(codes, weights): int64[n, arity], and int64[n] or int64[1]."""
+Delta: TypeAlias = FactDelta
+"""(codes, weights): int64[n, arity], and int64[n] or int64[1]; or the same elsewhere."""
 _GROUND = np.zeros(1, np.int32)
 _FACTOR = np.int64(-7046029254386353131)
 """2^64 divided by the golden ratio, made odd (Knuth, The Art of Computer Programming 6.4)."""
-_SHOWN = 10
+_SHOWN = Wrong.SHOWN
 """Offending tuples that an error names."""
 
 
@@ -78,6 +92,8 @@ class _Part:
     def sample(self) -> Sequence[Value]:
         """One of the tuples."""
         tuples = self.change.tuples
+        if isinstance(tuples, FileFacts):
+            return tuples.first()
         if isinstance(tuples, TypedFacts):
             return list(tuples.table.slice(0, 1).to_pylist()[0].values())[: len(self.types)]
         return tuples[0].tolist() if isinstance(tuples, np.ndarray) else tuples[0]
@@ -118,8 +134,13 @@ class Staging:
         if transaction.onto_empty:
             _check_empty(self.program)
         parts = [
-            part for change in transaction.changes for part in _by_types(change, self._hint(change.relation))
+            part
+            for change in self._read(transaction)
+            for part in _by_types(change, self._hint(change.relation))
         ]
+        if self._symbols.is_far:
+            # One question for all of them; the answers are remembered.
+            self._symbols.find_all([text for part in parts for text in _texts(part)])
         program, sums, others = self._fitting(transaction, parts)
         if any(map(self._is_held, others)):
             # Integers, which a declaration of this transaction makes floats.
@@ -144,6 +165,28 @@ class Staging:
             self._stage(typed, deltas)
         self.program = program
 
+    def _read(self, transaction: Transaction) -> list[FactChange]:
+        """The transaction's changes; of facts in files, those remain in them that the placement takes from there.
+
+        Raises:
+            BatchUnreadableError: a file is missing, or is not the one that was written.
+        """
+        changes = []
+        restored = transaction.onto_empty and any(is_hidden(change.relation) for change in transaction.facts)
+        for change in transaction.changes:
+            if isinstance(change.tuples, FileFacts):
+                if transaction.mode != "set" and not restored and self._takes(change.tuples):
+                    change.tuples.check()
+                else:
+                    change = FactChange(change.relation, *change.tuples.read())
+                    if not len(change.tuples):
+                        continue
+            changes.append(change)
+        return changes
+
+    def _takes(self, files: FileFacts) -> bool:
+        return isinstance(self._placement, TakesFar) and self._placement.takes(files.rows)
+
     def _fitting(
         self, transaction: Transaction, parts: Sequence[_Part]
     ) -> tuple[Program, dict[Typed, list[Delta]], list[_Part]]:
@@ -157,7 +200,7 @@ class Staging:
         emptied = {
             typed[0]
             for typed, deltas in sums.items()
-            if any((weights < 0).any() for _, weights in deltas) and self._is_emptied(typed, deltas)
+            if any(_retracts(delta) for delta in deltas) and self._is_emptied(typed, deltas)
         }
         program = self.program.changed(
             transaction.rules, transaction.declarations, transaction.mode, emptied, transaction.undeclare
@@ -178,17 +221,21 @@ class Staging:
         """Whether no tuple of these types is asserted after what is staged and the further `deltas`."""
         key = self._key_before(typed)
         count = 0 if key is None else self._placement.count(key, "asserted")
-        if count > sum(len(codes) for codes, _ in (*self.facts.get(typed, ()), *deltas)):
+        if count > sum(rows_of(delta) for delta in (*self.facts.get(typed, ()), *deltas)):
             # More than they can retract.
             return False
+        if len(deltas) == 1 and not isinstance(deltas[0], tuple) and typed not in self.facts:
+            more = deltas[0].more
+            if more is not None:
+                return not count + more
         if typed in self.facts:
             staged = self._tally(typed)
             rows = staged.all_rows()
             before = self._committed(typed, staged.codes(rows))
             count += _more(before, before + staged.describe(rows)[0])
         own = Relation(typed[0], len(typed[1]))
-        for codes, weights in deltas:
-            _push(own, codes, weights)
+        for delta in deltas:
+            _push(own, *arrays(delta))
         rows = own.all_rows()
         now = self._weights(typed, own.codes(rows))
         return not count + _more(now, now + own.describe(rows)[0])
@@ -198,8 +245,8 @@ class Staging:
         tally = self._tallies.get(typed)
         if tally is None:
             tally = self._tallies[typed] = Relation(typed[0], len(typed[1]))
-            for codes, weights in self.facts[typed]:
-                _push(tally, codes, weights)
+            for delta in self.facts[typed]:
+                _push(tally, *arrays(delta))
         return tally
 
     def _key_before(self, typed: Typed) -> str | None:
@@ -212,7 +259,14 @@ class Staging:
         key = self._key_before(typed)
         return np.zeros(len(codes), np.int64) if key is None else self._placement.asserted(key, codes)
 
+    def _delta(self, part: FactChange, types: Types) -> Delta:
+        if isinstance(part.tuples, FileFacts):
+            assert isinstance(self._placement, TakesFar), "other facts were read"
+            return self._placement.take(part.relation, part.tuples, self._symbols)
+        return self._encode(part, types), part.weights
+
     def _encode(self, part: FactChange, types: Types) -> Codes:
+        assert not isinstance(part.tuples, FileFacts), "they are taken or read"
         if isinstance(part.tuples, np.ndarray):
             return encode_numbers(part.tuples, types)
         if isinstance(part.tuples, TypedFacts):
@@ -233,28 +287,28 @@ class Staging:
         """
         staged: dict[Typed, list[Delta]] = {typed: [] for typed in replaced}
         for part in parts:
-            delta = self._encode(part.change, part.types), part.change.weights
-            staged.setdefault((part.relation, part.types), []).append(delta)
+            staged.setdefault((part.relation, part.types), []).append(self._delta(part.change, part.types))
         sums = {}
         for typed, deltas in staged.items():
+            deltas = self._together(typed, deltas)
             if transaction.source is not None:
                 own = sourced(typed[0], transaction.source), typed[1]
                 deltas = self._of_source(own, deltas, transaction)
-                largest = _largest(deltas)
-                if self._heaviest + largest > MAX_WEIGHT and deltas:
+                most = _largest(deltas)
+                if self._heaviest + most > MAX_WEIGHT and deltas:
                     deltas = [self._checked(typed, deltas)]
-                self._heaviest += largest
+                self._heaviest += most
                 if deltas:
                     sums[own] = deltas
             elif transaction.mode == "set":
-                deltas = self._as_sets(typed, deltas)
+                deltas = list(self._as_sets(typed, deltas))
                 self._heaviest = max(self._heaviest, 1)
             else:
-                largest = _largest(deltas)
-                if self._heaviest + largest > MAX_WEIGHT or any((w < 0).any() for _, w in deltas):
+                most = _largest(deltas)
+                if self._heaviest + most > MAX_WEIGHT or any(map(_retracts, deltas)):
                     deltas = [self._checked(typed, deltas)]
-                self._heaviest += largest
-            if any(len(codes) for codes, _ in deltas):
+                self._heaviest += most
+            if any(map(rows_of, deltas)):
                 if transaction.source is None and transaction.rollback is None:
                     self._check_claims(typed, deltas)
                 sums[typed] = deltas
@@ -289,17 +343,18 @@ class Staging:
             large.
         """
         if transaction.mode == "set" and transaction.replaces is None:
-            deltas = self._as_sets(own, deltas)
+            deltas = list(self._as_sets(own, deltas))
         else:
             if transaction.replaces is not None:
                 if transaction.mode == "set" and deltas:
                     deltas = [(_net(own, deltas)[0], np.ones(1, np.int64))]
-                deltas = [*((codes, -weights) for codes, weights in self._held(own)), *deltas]
-            deltas = [delta for delta in deltas if len(delta[0])]
+                held = map(arrays, self._held(own))
+                deltas = [*((codes, -weights) for codes, weights in held), *deltas]
+            deltas = [delta for delta in deltas if rows_of(delta)]
             risky = self._heaviest + _largest(deltas) > MAX_WEIGHT
-            if deltas and (risky or any((weights < 0).any() for _, weights in deltas)):
+            if deltas and (risky or any(map(_retracts, deltas))):
                 deltas = [self._checked(own, deltas)]
-        return [delta for delta in deltas if len(delta[0])]
+        return [delta for delta in deltas if rows_of(delta)]
 
     def _held(self, typed: Typed) -> list[Delta]:
         """All facts of these types, with what is staged."""
@@ -309,7 +364,7 @@ class Staging:
 
     def _check_claims(self, typed: Typed, deltas: list[Delta]) -> None:
         """Raise SourcedFactError if the changes, which have no source, take away what a source asserts."""
-        if not any((weights < 0).any() for _, weights in deltas):
+        if not any(map(_retracts, deltas)):
             return
         names = self._claims.of_relation(typed[0])
         if not names:
@@ -339,7 +394,7 @@ class Staging:
             if typed not in free:
                 free[typed] = Relation(typed[0], len(typed[1]))
                 for part in sums.get(typed, ()):
-                    _push(free[typed], *part)
+                    _push(free[typed], *arrays(part))
             codes, high, low = _net(own, deltas)
             claimed = (high << 32) + low
             left = _tallied(free[typed], codes)
@@ -355,70 +410,93 @@ class Staging:
         Raises:
             WeightOverflowError, NegativeWeightError: a sum, or a weight after it, leaves the range of weights.
         """
-        if len(changes) == 1 and are_distinct(changes[0][0]):
-            codes, weights = changes[0]
+        first = changes[0]
+        if len(changes) == 1 and not isinstance(first, tuple) and typed not in self.facts:
+            return self._checked_there(typed, first)
+        if len(changes) == 1 and are_distinct(arrays(first)[0]):
+            codes, weights = arrays(first)
             now = self._weights(typed, codes)
             if int(now.max()) + int(weights.max()) <= MAX_WEIGHT and (now + weights >= 0).all():
-                return changes[0]
+                return codes, weights
         codes, high, low = _net(typed, changes)
         fits = (high >= -(2**31)) & (high < 2**31) & ((high != -(2**31)) | (low != 0))
         now = self._weights(typed, codes)
         if not fits.all():
             wrong = np.flatnonzero(~fits)
             total = (int(high[wrong[0]]) << 32) + int(low[wrong[0]])
-            raise WeightOverflowError(
-                "the sum of the weights that the transaction gives to "
-                f"{self._shown(typed, codes[wrong])} does not fit into 64 bits; for the first of them it is {total}",
-                **self._about(typed, codes[wrong], now[wrong]),
-            )
+            raise self._wrong(typed, Wrong("unfit", len(wrong), codes[wrong], now[wrong], [total]))
         change = (high << 32) + low
         too_large = np.flatnonzero((change > 0) & (now > MAX_WEIGHT - np.maximum(change, 0)))
         if len(too_large):
-            codes = codes[too_large]
-            raise WeightOverflowError(
-                f"the transaction would make the weight of {self._shown(typed, codes)} too large for 64 bits",
-                **self._about(typed, codes, now[too_large]),
-                changes=change[too_large][:_SHOWN].tolist(),
-            )
+            heavy = change[too_large][:_SHOWN].tolist()
+            raise self._wrong(typed, Wrong("heavy", len(too_large), codes[too_large], now[too_large], heavy))
         below = np.flatnonzero((change < 0) & (now + np.minimum(change, 0) < 0))
         if len(below):
-            raise self._negative(typed, codes[below], now[below], change[below])
-        moved = np.flatnonzero(change)
-        return codes[moved], change[moved]
+            changes_ = change[below][:_SHOWN].tolist()
+            raise self._wrong(typed, Wrong("negative", len(below), codes[below], now[below], changes_))
+        moving = np.flatnonzero(change)
+        return codes[moving], change[moving]
 
-    def _negative(self, typed: Typed, codes: Codes, now: Codes, change: Codes) -> NegativeWeightError:
+    def _checked_there(self, typed: Typed, facts: FarFacts) -> FarFacts:
+        """The same, where the facts are."""
+        assert isinstance(self._placement, TakesFar), "it took them"
+        net = self._placement.net(self._key_before(typed), facts)
+        if net.wrong is not None:
+            raise self._wrong(typed, net.wrong)
+        assert net.facts is not None, "nothing is wrong"
+        return net.facts
+
+    def _wrong(self, typed: Typed, wrong: Wrong) -> ZedlogError:
+        """The error for weights that would leave their range."""
+        codes, number = wrong.codes, wrong.number
+        about = self._about(typed, codes, wrong.now, number)
+        if wrong.kind == "unfit":
+            return WeightOverflowError(
+                "the sum of the weights that the transaction gives to "
+                f"{self._shown(typed, codes, number)} does not fit into 64 bits; "
+                f"for the first of them it is {wrong.changes[0]}",
+                **about,
+            )
+        if wrong.kind == "heavy":
+            tuples = self._shown(typed, codes, number)
+            return WeightOverflowError(
+                f"the transaction would make the weight of {tuples} too large for 64 bits",
+                **about,
+                changes=list(wrong.changes),
+            )
         if is_hidden(typed[0]):
-            shown_tuples = self._shown((relation_of(typed[0]), typed[1]), codes)
-            return overdrawn(typed[0], shown_tuples, self._about(typed, codes, now), change[:_SHOWN])
+            tuples = self._shown((relation_of(typed[0]), typed[1]), codes, number)
+            return overdrawn(typed[0], tuples, about, wrong.changes)
         return NegativeWeightError(
-            f"the transaction would take the weight of {self._shown(typed, codes)} below zero",
-            **self._about(typed, codes, now),
-            changes=change[:_SHOWN].tolist(),
+            f"the transaction would take the weight of {self._shown(typed, codes, number)} below zero",
+            **about,
+            changes=list(wrong.changes),
         )
 
-    def _about(self, typed: Typed, codes: Codes, now: Codes) -> dict[str, Any]:
+    def _about(self, typed: Typed, codes: Codes, now: Codes, number: int | None = None) -> dict[str, Any]:
         """The first of the tuples whose weights would be wrong, as a program needs them."""
         return {
             "relation": typed[0],
             "tuples": [list(t) for t in self._decoded(typed, codes)],
             "weights": now[:_SHOWN].tolist(),
-            "number": len(codes),
+            "number": len(codes) if number is None else number,
         }
 
-    def _shown(self, typed: Typed, codes: Codes) -> str:
+    def _shown(self, typed: Typed, codes: Codes, number: int | None = None) -> str:
+        number = len(codes) if number is None else number
         shown = [f"{typed[0]}{write_tuple(values)}" for values in self._decoded(typed, codes)]
-        more = f" and {len(codes) - _SHOWN} more" if len(codes) > _SHOWN else ""
+        more = f" and {number - _SHOWN} more" if number > _SHOWN else ""
         return ", ".join(shown) + more
 
     def _decoded(self, typed: Typed, codes: Codes) -> list[Tuple]:
         return decode(codes[:_SHOWN], typed[1], self._symbols)
 
-    def _as_sets(self, typed: Typed, deltas: list[Delta]) -> list[Delta]:
+    def _as_sets(self, typed: Typed, deltas: list[Delta]) -> Sequence[Delta]:
         """In order: after a positive change a tuple has weight 1 or what it had, after a negative one 0."""
-        result: list[Delta] = []
+        result: list[FactArrays] = []
         relation, arity = typed[0], len(typed[1])
         earlier = Relation(relation, arity)
-        for codes, weights in deltas:
+        for codes, weights in map(arrays, deltas):
             weights = np.broadcast_to(weights, len(codes))
             for positive in _runs(weights > 0):
                 part = codes[positive]
@@ -441,8 +519,29 @@ class Staging:
     def _stage(self, typed: Typed, deltas: Sequence[Delta]) -> None:
         self.facts.setdefault(typed, []).extend(deltas)
         if typed in self._tallies:
-            for codes, weights in deltas:
-                _push(self._tallies[typed], codes, weights)
+            for delta in deltas:
+                _push(self._tallies[typed], *arrays(delta))
+
+    def _together(self, typed: Typed, deltas: list[Delta]) -> list[Delta]:
+        """The changes of one transaction; as one, if some of them are not in this process."""
+        if all(isinstance(delta, tuple) for delta in deltas) or len(deltas) == 1:
+            return deltas
+        assert isinstance(self._placement, TakesFar), "it took them"
+        return [self._placement.joined(len(typed[1]), deltas)]
+
+    def _joined(self, typed: Typed, parts: list[Delta]) -> Delta:
+        """The changes of transactions that were checked one after the other, as one Z-set."""
+        if len(parts) == 1:
+            return parts[0]
+        if _largest(parts) > MAX_WEIGHT:
+            # A placement may add up in any order, so the sums must be made here. Each is a difference of two weights.
+            codes, high, low = _net(typed, parts)
+            return codes, (high << 32) + low
+        together = self._together(typed, parts)
+        if len(together) == 1:
+            return together[0]
+        weights = [np.broadcast_to(weights, len(codes)) for codes, weights in map(arrays, parts)]
+        return np.concatenate([codes for codes, _ in map(arrays, parts)]), np.concatenate(weights)
 
     def fact_deltas(self, program: Program) -> dict[str, Delta]:
         """All staged facts as one Z-set for each key of the compiled `program`, or of the one before."""
@@ -452,8 +551,8 @@ class Staging:
             key = program.key(relation) if program.types.get(relation) == types else self._key_before(typed)
             # Facts of types that a relation had only between two transactions have come and gone.
             if key is not None:
-                deltas[key] = _joined(typed, parts)
-        return {key: delta for key, delta in deltas.items() if len(delta[0])}
+                deltas[key] = self._joined(typed, parts)
+        return {key: delta for key, delta in deltas.items() if rows_of(delta)}
 
 
 def _check_names(transaction: Transaction) -> None:
@@ -474,25 +573,14 @@ def _check_names(transaction: Transaction) -> None:
             check_relation_name(change.relation)
 
 
-def _joined(typed: Typed, parts: list[Delta]) -> Delta:
-    """The changes of transactions that were checked one after the other, as one Z-set."""
-    if len(parts) == 1:
-        return parts[0]
-    if _largest(parts) > MAX_WEIGHT:
-        # A placement may add up in any order, so the sums must be made here. Each is a difference of two weights.
-        codes, high, low = _net(typed, parts)
-        return codes, (high << 32) + low
-    weights = [np.broadcast_to(weights, len(codes)) for codes, weights in parts]
-    return np.concatenate([codes for codes, _ in parts]), np.concatenate(weights)
-
-
-def _largest(parts: list[Delta]) -> int:
+def _largest(parts: Iterable[Delta]) -> int:
     """No sum of all or of some of the changes of a tuple is larger than this."""
-    return sum(
-        len(codes) * max(abs(int(weights.min())), int(weights.max()))
-        for codes, weights in parts
-        if len(codes)
-    )
+    return sum(map(largest, parts))
+
+
+def _retracts(delta: Delta) -> bool:
+    """Whether some of the weights are below 0."""
+    return bool((delta[1] < 0).any()) if isinstance(delta, tuple) else delta.gone > 0
 
 
 def are_distinct(codes: Codes) -> bool:
@@ -506,11 +594,11 @@ def are_distinct(codes: Codes) -> bool:
     return bool((sums[1:] != sums[:-1]).all())
 
 
-def _net(typed: Typed, parts: list[Delta]) -> tuple[Codes, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _net(typed: Typed, deltas: Iterable[Delta]) -> tuple[Codes, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The distinct tuples of some changes, and the exact sum of each one's weights as high * 2^32 + low, where low has
     32 bits. So sums of fewer than 2^31 weights are exact, also those that do not fit into 64 bits.
     """
-    tally = Relation(typed[0], len(typed[1]))
+    tally, parts = Relation(typed[0], len(typed[1])), list(map(arrays, deltas))
     once = np.ones(1, np.int64)
     pushed = [tally.push(codes, _GROUND, once) for codes, _ in parts]
     rows = tally.all_rows()
@@ -568,7 +656,7 @@ def _by_types(change: FactChange, hint: Schema | None) -> list[_Part]:
     relation, tuples = change.relation, change.tuples
     if isinstance(tuples, np.ndarray):
         return [_Part((ColumnType.NUMBER,) * tuples.shape[1], change)]
-    if isinstance(tuples, TypedFacts):
+    if isinstance(tuples, TypedFacts | FileFacts):
         return [_Part(tuples.types, change)]
     arity = hint.arity if hint is not None else len(tuples[0])
     if set(map(len, tuples)) == {arity}:
@@ -585,6 +673,13 @@ def _by_types(change: FactChange, hint: Schema | None) -> list[_Part]:
         _Part(types, FactChange(relation, [tuples[i] for i in own], weights[own]))
         for types, own in places.items()
     ]
+
+
+def _texts(part: _Part) -> Iterable[str]:
+    """The symbols of tuples of values."""
+    tuples = part.change.tuples
+    if not isinstance(tuples, np.ndarray | TypedFacts | FileFacts):
+        yield from (value for values in tuples for value in values if isinstance(value, str))
 
 
 def _fitted(part: _Part, schema: Schema | None) -> _Part:
@@ -612,7 +707,7 @@ def _fitted(part: _Part, schema: Schema | None) -> _Part:
     tuples = part.change.tuples
     if isinstance(tuples, np.ndarray):
         return replace(part, types=number_types(relation, tuples, schema))
-    if not isinstance(tuples, TypedFacts):
+    if not isinstance(tuples, TypedFacts | FileFacts):
         return replace(part, types=column_types(relation, tuples, schema))
     expected, got = schema.columns[wrong].type, types[wrong]
     assert expected is not None, "an unknown type fits"

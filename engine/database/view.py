@@ -28,7 +28,8 @@ from engine.data.values import Tuple, decode
 from engine.database.query import ANSWER, KEPT_ANSWER, PreparedQuery, execute
 from engine.errors import BudgetExceededError
 from engine.language.schema import Column, ColumnType
-from engine.maintenance.placement import Budget, FactDelta
+from engine.maintenance.facts import FactArrays
+from engine.maintenance.placement import Budget
 
 # What a budget of tuples allows for the texts of symbols, which are not among the tuples.
 _BYTES_PER_TUPLE = 100
@@ -100,7 +101,7 @@ class View:
         Raises:
             BudgetExceededError, EvaluationCancelledError, EvaluationError: as `evaluate` does.
         """
-        loaded: dict[str, FactDelta] = {}
+        loaded: dict[str, FactArrays] = {}
         for relation, parts in facts.items():
             codes = np.ascontiguousarray(np.concatenate(parts))
             if len(parts) > 1 and len(codes):
@@ -135,7 +136,7 @@ class View:
     def decode(self, codes: Codes) -> list[Tuple]:
         return decode(codes, [column.type for column in self.query.columns], self.symbols)
 
-    def _execute(self, facts: Mapping[str, FactDelta], budget: Budget) -> Delta:
+    def _execute(self, facts: Mapping[str, FactArrays], budget: Budget) -> Delta:
         if budget.tuples is not None and self.symbols.nbytes > _BYTES_PER_TUPLE * budget.tuples:
             raise BudgetExceededError(
                 "the texts of the symbols that the query reads need more memory than is allowed; make it more "

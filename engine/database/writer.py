@@ -39,7 +39,7 @@ from engine.database.database import Database
 from engine.database.epoch import NOTHING_FORGOTTEN, Changes, EpochRecord, EpochResult, changed_name, replaced
 from engine.database.home import cannot_take
 from engine.database.program import Program
-from engine.database.saved import SavedState
+from engine.database.saved import InParts, SavedState
 from engine.database.sharing import Interactions, sharing
 from engine.database.staging import Staging
 from engine.errors import (
@@ -52,7 +52,8 @@ from engine.errors import (
 )
 from engine.language.schema import ColumnType, Schema
 from engine.maintenance.change import Change
-from engine.maintenance.placement import ANY_HEIGHT, Budget, Executed, FactDelta
+from engine.maintenance.facts import FactDelta, TakesFar, heaviest
+from engine.maintenance.placement import ANY_HEIGHT, Budget, Executed, Placement
 from engine.maintenance.policy import Policy, reason
 from engine.maintenance.repair import told
 from engine.maintenance.speed import Elsewhere
@@ -61,6 +62,8 @@ from engine.resident.placement import ResidentPlacement
 
 T = TypeVar("T")
 
+PART = 65_536
+"""So many symbols of a saved state are read at a time."""
 _FEW_SYMBOLS = 4096
 """So many symbols may be kept that nothing uses."""
 
@@ -153,8 +156,13 @@ class Writer:
         places.begin(transaction.placement, transaction.dry_run, self.budget, Encoder(self._database.symbols))
         try:
             self._check_strategy()
+            if not isinstance(places.now, TakesFar):
+                # The placement that had far texts for the symbols may be gone after the epoch.
+                self._database.symbols.bring_near()
             return work()
         finally:
+            if isinstance(places.now, TakesFar):
+                places.now.let_go()
             places.end(committed=self._database.epoch != epoch)
 
     def _check_strategy(self) -> None:
@@ -334,6 +342,9 @@ class Writer:
         """
         encode, places = Encoder(self._database.symbols), self._database.places
         policy, asked = self._evaluation
+        if self._database.symbols.is_far:
+            # One question for all of them; the answers are remembered.
+            self._database.symbols.find_all(sorted(texts_of(program.circuit)))
 
         def execute() -> Executed:
             return places.now.execute(program.circuit, facts, encode, places.budget(budget), policy)
@@ -360,25 +371,28 @@ class Writer:
     def recover(self, state: SavedState) -> None:
         """In the first epoch, hold what was committed before: it must be accepted, whatever it costs."""
         database, given = self._database, self.budget
-        database.symbols = SymbolTable(state.symbols)
-        held = {name: state.schemas[name] for name in state.facts}
+        placement = database.placement
+        database.symbols = _symbols(state, placement)
+        facts = {name: _facts(state, name, placement) for name in state.facts}
+        held = {name: state.schemas[name] for name in facts}
         program = restored_program(state.rules, state.declarations, state.schemas, held)
         program = program.compiled(lambda _: False)
         unlimited = self._unlimited()
         database.places.begin(None, False, unlimited, Encoder(database.symbols))
         memory = given.memory if database.places.wanted == "auto" else None
         try:
-            self._evaluate(program, state.facts, replace(unlimited, memory=memory))
+            self._evaluate(program, facts, replace(unlimited, memory=memory))
         except BudgetExceededError:
             # Too large for this process, and Spark is not available: then it is held here, as it was before.
             database.places.start_resident()
-            self._evaluate(program, state.facts, unlimited)
+            self._evaluate(program, facts, unlimited)
         database.placement.commit()
         database.places.end(committed=True)
         database.program, database.epoch = program, state.epoch
         self._take_back_symbols(len(state.symbols))
-        weights = (int(weights.max()) for _, weights in state.facts.values() if len(weights))
-        database.heaviest = max(weights, default=0)
+        database.heaviest = max(map(heaviest, facts.values()), default=0)
+        if isinstance(placement, TakesFar):
+            placement.let_go()
 
     def resume(self, checkpoint: Checkpoint, state: SavedState) -> None:
         """In the first epoch, hold what a checkpoint has, and bring it to the state that was committed.
@@ -519,6 +533,25 @@ def _strategy(executed: Executed, policy: Policy) -> str:
     if executed.switched or policy.strategy == "bootstrap":
         return "bootstrap"
     return "dred" if any(not one.instead for one in executed.repaired) else "update"
+
+
+def _symbols(state: SavedState, placement: Placement) -> SymbolTable:
+    """The symbols of a saved state; those of many are far where the placement takes them."""
+    number = len(state.symbols)
+    if not (isinstance(placement, TakesFar) and placement.takes(number)):
+        return SymbolTable(state.symbols)
+    symbols = SymbolTable()
+    parts = ((first, state.symbols[first : first + PART]) for first in range(0, number, PART))
+    symbols.add_far(placement.texts(parts), number)
+    return symbols
+
+
+def _facts(state: SavedState, name: str, placement: Placement) -> FactDelta:
+    """The facts of a relation of a saved state; the same."""
+    facts = state.facts
+    if isinstance(placement, TakesFar) and isinstance(facts, InParts) and placement.takes(facts.rows(name)):
+        return placement.put(state.schemas[name].arity, facts.parts(name))
+    return facts[name]
 
 
 def _fuller(old: Schema | None, new: Schema | None) -> Schema:

@@ -110,7 +110,7 @@ class Matcher:
     def new_symbols(self) -> tuple[str, ...]:
         """The symbols that were computed, which follow those of the source."""
         count = self.source.symbol_count
-        return self.symbols.since(count) if len(self.symbols) > count else ()
+        return tuple(self.symbols.since(count)) if len(self.symbols) > count else ()
 
     async def held(self, relation: str, among: Mapping[int, Codes], *, hidden: bool = False) -> Held:
         """The tuples of a relation with these codes; with the facts that are not there themselves, if `hidden`."""

@@ -38,6 +38,9 @@ class Texts:
 
     def intern_all(self, texts: Sequence[str]) -> Codes:
         """The codes of many texts, int64[n]."""
+        if self._table.is_far:
+            # One question for all of them; the answers are remembered.
+            self._table.find_all(texts)
         return np.array([self.intern(text) for text in texts], np.int64)
 
     def text(self, code: int) -> str:
@@ -47,6 +50,8 @@ class Texts:
         """The texts of many codes."""
         if not self._own:
             return self._table.texts(codes)
+        if self._table.is_far:
+            self._table.texts(codes[codes >= 0])
         return [self.text(code) for code in codes.tolist()]
 
     def settle(self, codes: Codes) -> Codes:
@@ -55,6 +60,5 @@ class Texts:
         if not new.any():
             return codes
         settled = codes.copy()
-        places = [self._table.intern(self.text(code)) for code in codes[new].tolist()]
-        settled[new] = places
+        settled[new] = self._table.intern_all([self.text(code) for code in codes[new].tolist()])
         return settled

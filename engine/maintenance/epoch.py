@@ -31,15 +31,16 @@ from engine.circuit.pivot import pivot_of
 from engine.circuit.walk import Walk
 from engine.errors import BudgetExceededError
 from engine.maintenance.change import Change
+from engine.maintenance.facts import FactArrays, FactDelta, moved, rows_of
 from engine.maintenance.meter import DROPPED, Meter
 from engine.maintenance.oscillation import Swing
-from engine.maintenance.placement import Encode, Executed, FactDelta
+from engine.maintenance.placement import Encode, Executed
 from engine.maintenance.policy import Abandoned, BootstrapCost, Course, OwnFacts, Policy, Switched
 from engine.maintenance.repair import Repaired, check_positive, repaired
 
 Costs = dict[tuple[str, ...], BootstrapCost]
 """The cost of the last bootstrap of each stratum, by its relations."""
-_THE_UNIT: FactDelta = (np.empty((1, 0), np.int64), np.ones(1, np.int64))
+_THE_UNIT: FactArrays = (np.empty((1, 0), np.int64), np.ones(1, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class Epoch:
     ) -> None:
         self.circuit = circuit
         self.before = before
-        self._facts = {name: delta for name, delta in facts.items() if len(delta[0])}
+        self._facts = {name: delta for name, delta in facts.items() if rows_of(delta)}
         self._policy = policy
         self._known = costs
         self._costs: Costs = {}
@@ -235,8 +236,8 @@ class Epoch:
         last: BootstrapCost | None,
     ) -> Course | None:
         """Update a stratum; None if the update was given up, so that a bootstrap has to follow."""
-        moved = OwnFacts.of((weights for _, weights in facts.values()), held.asserted, held.present)
-        course = Course(last, self._policy, left=meter.left, facts=moved)
+        own = OwnFacts.of(map(moved, facts.values()), held.asserted, held.present)
+        course = Course(last, self._policy, left=meter.left, facts=own)
         try:
             self._work(stratum, before, host, meter, course, held, facts)
         except Abandoned as stop:

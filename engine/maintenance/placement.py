@@ -18,6 +18,7 @@ from engine.data.codes import Codes
 from engine.data.symbols import SymbolTable
 from engine.language.syntax import Constant
 from engine.maintenance.change import Change
+from engine.maintenance.facts import FactDelta
 from engine.maintenance.policy import Policy, Switched
 from engine.maintenance.repair import Repaired
 
@@ -28,8 +29,6 @@ counter to a million fits, and an endless one is detected within some seconds. A
 """
 ANY_HEIGHT = 2**31 - 2
 """A budget's `height` that limits nothing."""
-FactDelta = tuple[Codes, Codes]
-"""(codes, weights int64[n]): the changes to the asserted weights. A tuple may occur more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,8 @@ class Placement(Protocol):
         budget: Budget,
         policy: Policy = DEFAULT,
     ) -> Executed:
-        """Bring the state to `circuit` over the facts changed by `facts`.
+        """Bring the state to `circuit` over the facts changed by `facts`. Facts that are elsewhere (`FarFacts`) are
+        brought here, unless the placement took them (`TakesFar`).
 
         The rules that appear or disappear are found by comparing with the circuit of the last epoch. `encode` gives the
         code of a constant. `policy` decides which strata are updated and which are bootstrapped; the result is the

@@ -45,9 +45,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-import numpy as np
-import numpy.typing as npt
-
 from engine.circuit.circuit import is_internal
 from engine.data.transaction import STRATEGIES, Strategy
 from engine.errors import InvalidRequestError, shown
@@ -168,12 +165,11 @@ class OwnFacts:
     tuples: int = 0
 
     @classmethod
-    def of(cls, weights: Iterable[npt.NDArray[np.int64]], held: int, tuples: int) -> OwnFacts:
-        """From the weights that a transaction adds, by relation."""
+    def of(cls, moved: Iterable[tuple[int, int]], held: int, tuples: int) -> OwnFacts:
+        """From the numbers of facts with a weight above and below 0, of each relation."""
         added = gone = 0
-        for each in weights:
-            added += int(np.count_nonzero(each > 0))
-            gone += int(np.count_nonzero(each < 0))
+        for more, less in moved:
+            added, gone = added + more, gone + less
         return cls(added, gone, held, tuples)
 
     @property

@@ -30,8 +30,9 @@ from engine.data.arrow import ENTRY, codes_of, columns, summed_by, to_arrow
 from engine.data.codes import Codes
 from engine.errors import BudgetExceededError
 from engine.maintenance.epoch import Costs, Epoch, Held, StratumWork
+from engine.maintenance.facts import FactDelta
 from engine.maintenance.meter import Growing, Meter
-from engine.maintenance.placement import DEFAULT, Budget, Encode, Executed, FactDelta, PlacementState
+from engine.maintenance.placement import DEFAULT, Budget, Encode, Executed, PlacementState
 from engine.maintenance.policy import Policy, known_to_users
 from engine.resident.epoch import ResidentEpoch
 from engine.resident.placement import ResidentPlacement

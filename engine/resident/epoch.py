@@ -17,8 +17,9 @@ from engine.data.codes import Codes
 from engine.errors import BudgetExceededError
 from engine.maintenance.change import RelationChange
 from engine.maintenance.epoch import Epoch, Held
+from engine.maintenance.facts import FactDelta
 from engine.maintenance.meter import Meter
-from engine.maintenance.placement import Budget, Encode, Executed, FactDelta
+from engine.maintenance.placement import Budget, Encode, Executed
 from engine.maintenance.policy import Policy
 from engine.resident.arrangements import Arrangements
 from engine.resident.blocks import BlockedStratum, in_blocks

@@ -16,7 +16,8 @@ import pyarrow as pa
 from engine.circuit.circuit import EMPTY, Circuit
 from engine.data.codes import Codes
 from engine.maintenance.epoch import Costs
-from engine.maintenance.placement import DEFAULT, Budget, Encode, Executed, FactDelta, PlacementState
+from engine.maintenance.facts import FactDelta
+from engine.maintenance.placement import DEFAULT, Budget, Encode, Executed, PlacementState
 from engine.maintenance.policy import Policy
 from engine.resident import rowhash as rowhash  # So that all kernels are known, and compiled together.
 from engine.resident.arrangements import Arrangements

@@ -24,9 +24,9 @@ import numpy as np
 
 from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
+from engine.maintenance.facts import FactDelta, arrays
 from engine.maintenance.meter import Meter
 from engine.maintenance.oscillation import Oscillation
-from engine.maintenance.placement import FactDelta
 from engine.resident import climb, dred, steps, views
 from engine.resident.board import Board
 from engine.resident.bound import AnyStep, BoundPlan, BoundStep
@@ -213,7 +213,7 @@ class ResidentStratum:
 
     def assert_facts(self, relation: str, facts: FactDelta) -> None:
         """Add to the asserted weights of tuples."""
-        codes, weights = facts
+        codes, weights = arrays(facts)
         self._push(relation, codes, GROUND, weights, derived=False)
 
     def assert_held(self) -> None:

@@ -24,8 +24,9 @@ from engine.circuit.plan import CompiledRule
 from engine.data.arrow import ENTRY, array_of, codes_of
 from engine.data.codes import Codes
 from engine.maintenance.change import RelationChange
+from engine.maintenance.facts import FactDelta, arrays
 from engine.maintenance.meter import Growing, Meter
-from engine.maintenance.placement import Encode, FactDelta
+from engine.maintenance.placement import Encode
 from engine.resident.bound import BoundPlan, bind_rule
 from engine.resident.changes import visible_change
 from engine.resident.journal import RelationJournal
@@ -115,7 +116,7 @@ class ClockedWork:
         self._run.fold_changes(fold, whole)
 
     def assert_facts(self, relation: str, facts: FactDelta) -> None:
-        self._run.assert_facts(relation, facts)
+        self._run.assert_facts(relation, arrays(facts))
 
     def assert_held(self) -> None:
         self._run.assert_held()

@@ -19,8 +19,9 @@ from engine.data.codes import Codes
 from engine.errors import ZedlogError
 from engine.maintenance.change import Change
 from engine.maintenance.epoch import Epoch, Held, StratumWork
+from engine.maintenance.facts import FactDelta
 from engine.maintenance.meter import Growing, Meter
-from engine.maintenance.placement import Budget, Encode, Executed, FactDelta
+from engine.maintenance.placement import Budget, Encode, Executed
 from engine.maintenance.policy import Policy
 from engine.spark.changes import Changes
 from engine.spark.clocked import ClockedWork

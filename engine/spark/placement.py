@@ -9,7 +9,7 @@ updates are better evaluated on the resident placement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -20,14 +20,20 @@ from pyspark.sql import functions as F
 from engine.circuit.circuit import Circuit
 from engine.data.arrow import ENTRY, HEIGHT, SUPPORT, array_of, codes_of, columns, to_arrow
 from engine.data.codes import Codes
+from engine.data.facts import FileFacts
+from engine.data.far import FarTexts
+from engine.data.symbols import SymbolTable
 from engine.maintenance.epoch import Costs
-from engine.maintenance.placement import DEFAULT, Budget, Encode, Executed, FactDelta, PlacementState
+from engine.maintenance.facts import FactArrays, FactDelta, FarFacts, Net
+from engine.maintenance.placement import DEFAULT, Budget, Encode, Executed, PlacementState
 from engine.maintenance.policy import Policy
 from engine.resident.changes import described
 from engine.resident.relation import Relation, derived_of
 from engine.resident.transfer import bootstrap_costs
 from engine.spark.checks import check_version, state_of
+from engine.spark.dictionary import Dictionary
 from engine.spark.epoch import SparkEpoch
+from engine.spark.facts import FactTables
 from engine.spark.frames import long
 from engine.spark.session.session import SparkOptions, SparkSource
 from engine.spark.tables import Tables
@@ -50,6 +56,9 @@ class SparkPlacement:
         self._owns_source = not isinstance(source, SparkSource)
         self._tables = Tables(self._source)
         self._state = Versions(self._tables)
+        options = self._source.options
+        self._dictionary = Dictionary(self._tables, min(options.local_rows, options.import_rows))
+        self._facts = FactTables(self._tables, self._dictionary)
         self._epoch: SparkEpoch | None = None
         self.heights = 0
         """The number of heights that the last epoch went through, in all strata together."""
@@ -59,6 +68,8 @@ class SparkPlacement:
         self._state.release(self._state.versions, {})
         self._state.versions = {}
         self._tables.give_up()
+        self._facts.release()
+        self._dictionary.release()
         if self._owns_source:
             self._source.close()
 
@@ -109,6 +120,32 @@ class SparkPlacement:
         assert self._epoch is not None, "nothing was executed"
         epoch, self._epoch = self._epoch, None
         epoch.rollback()
+
+    # ---- facts and symbols that do not pass through this process (engine/maintenance/facts.py)
+
+    def takes(self, rows: int) -> bool:
+        return rows > self._source.options.import_rows
+
+    def take(self, relation: str, files: FileFacts, symbols: SymbolTable) -> FarFacts:
+        with self._tables.watched(None, None, lambda: None):
+            return self._facts.take(relation, files, symbols)
+
+    def put(self, arity: int, parts: Iterable[FactArrays]) -> FarFacts:
+        return self._facts.put(arity, parts)
+
+    def joined(self, arity: int, parts: Sequence[FactDelta]) -> FarFacts:
+        return self._facts.joined(arity, parts)
+
+    def net(self, relation: str | None, facts: FarFacts) -> Net:
+        with self._tables.watched(None, None, lambda: None):
+            return self._facts.net(None if relation is None else self._version(relation), facts)
+
+    def texts(self, parts: Iterable[tuple[int, Sequence[str | None]]]) -> FarTexts:
+        self._dictionary.fill(parts)
+        return self._dictionary
+
+    def let_go(self) -> None:
+        self._facts.release()
 
     # ---- reading
 

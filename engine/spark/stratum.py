@@ -22,10 +22,12 @@ from engine.circuit.circuit import Stratum
 from engine.circuit.normal import Fold
 from engine.circuit.plan import CompiledRule, Plan, Start
 from engine.data.arrow import HEIGHT, SUPPORT
+from engine.maintenance.facts import FactDelta, arrays
 from engine.maintenance.meter import Meter
 from engine.maintenance.oscillation import Oscillation
-from engine.maintenance.placement import Encode, FactDelta
+from engine.maintenance.placement import Encode
 from engine.spark.changes import Changes
+from engine.spark.facts import SparkFacts
 from engine.spark.frames import WEIGHT
 from engine.spark.plans.branches import Branches
 from engine.spark.plans.lowering import LookUp, See, fits
@@ -193,7 +195,10 @@ class SparkStratum:
 
     def assert_facts(self, relation: str, facts: FactDelta) -> None:
         """Add to the asserted weights of tuples."""
-        codes, weights = facts
+        if isinstance(facts, SparkFacts):
+            self._branches.rows(relation, facts.arity, facts.frame)
+            return
+        codes, weights = arrays(facts)
         ground, none = np.zeros(1, np.int32), np.zeros(1, np.int64)
         self._branches.give(
             self._subject.rows(relation, codes, height=ground, weight=weights, derivations=none)

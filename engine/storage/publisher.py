@@ -55,7 +55,7 @@ from engine.storage.outcome import Outcome
 from engine.storage.references import References
 from engine.storage.retention import Retention
 from engine.storage.scripts import LOWEST, PUBLISH, STAGE, STAGED_SECONDS
-from engine.storage.symbol_chunks import append_symbols, forget_symbols
+from engine.storage.symbol_chunks import CHUNK_SYMBOLS, append_symbols, forget_symbols
 
 logger = logging.getLogger("zedlog.engine")
 
@@ -340,7 +340,9 @@ class Publisher:
         assert not record.symbols or record.first_symbol == (before.symbol_count if before else 0), (
             "an epoch's symbols go on where the last one's ended"
         )
-        self._digester.symbols.add(record.first_symbol, record.symbols)
+        for start in range(0, len(record.symbols), CHUNK_SYMBOLS):
+            texts = record.symbols[start : start + CHUNK_SYMBOLS]
+            self._digester.symbols.add(record.first_symbol + start, texts)
         after = append_symbols(
             forget_symbols(symbols, record.forgotten, self.store), record.symbols, self.store
         )

@@ -76,4 +76,4 @@ class SnapshotSymbols(SymbolTable):
 
     def since(self, first: int) -> tuple[str, ...]:
         assert first >= self._count, "only the new symbols are listed"
-        return super().since(first)
+        return tuple(super().since(first))

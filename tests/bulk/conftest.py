@@ -13,6 +13,7 @@ from engine.bulk.batches import BatchStore
 from engine.bulk.importing import Imported, Importer
 from engine.bulk.sources import Places, sources_of
 from engine.data.transaction import Transaction
+from engine.database.epoch import EpochResult
 from engine.errors import ZedlogError
 from engine.spark.session.session import SparkSource
 from service.bulk_models import ImportBody
@@ -55,11 +56,16 @@ class Import:
     def __call__(self, **body: Any) -> Imported:
         """Import, and apply what comes out; what refuses it is raised."""
         done, transaction = self.read(**body)
+        self.apply(transaction)
+        return done
+
+    def apply(self, transaction: Transaction) -> EpochResult:
+        """Apply a transaction as the log has it; what refuses it is raised."""
         logged = Transaction.decode(transaction.encode())
         outcome = self.reasoner.commit([self.store.load(logged)]).outcomes[0]
         if isinstance(outcome, ZedlogError):
             raise outcome
-        return done
+        return outcome
 
     def weighted(self, relation: str) -> dict[Any, int]:
         return dict(self.reasoner.weighted(relation, "asserted"))

@@ -414,7 +414,7 @@ def test_a_batch_file_that_changed_is_refused(bring: Import) -> None:
     data = path.read_bytes()
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(BatchUnreadableError, match="SHA-256"):
-        bring.store.load(transaction)
+        bring.apply(transaction)
     path.unlink()
     with pytest.raises(BatchUnreadableError, match="batch directory"):
-        bring.store.load(transaction)
+        bring.apply(transaction)

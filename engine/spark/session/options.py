@@ -29,7 +29,8 @@ class SparkOptions:
 
     partitions: of every exchange and of the state. checkpoint_dir: a directory that driver and executors share; state
     is then kept there and survives the loss of all executors. copies: without it, on how many executors of a cluster
-    each part of the state is kept. local_rows: rows up to which changes are kept in the driver. adaptive: whether large
+    each part of the state is kept. local_rows: rows up to which changes are kept in the driver. import_rows: rows of an
+    import up to which they are. adaptive: whether large
     queries are planned anew while they run. timeout: seconds to wait for the master, for its first job, and later for
     executors when none is left. memory: of the driver's JVM; a Connect server has its own. conf: further settings of
     Spark, which take precedence over Zedlog's. packages: coordinates of Maven that Spark resolves when it starts.
@@ -40,6 +41,7 @@ class SparkOptions:
     checkpoint_dir: str | None = None
     copies: int = 2
     local_rows: int = 20_000
+    import_rows: int = 200_000
     adaptive: bool = True
     timeout: float = 120.0
     memory: str = "4g"
@@ -52,7 +54,7 @@ class SparkOptions:
                 'the Spark master must be "local[n]", "spark://host:port" or "sc://host:port", '
                 f"not {shown(self.master)}"
             )
-        for name, least in (("partitions", 1), ("copies", 1), ("local_rows", 0)):
+        for name, least in (("partitions", 1), ("copies", 1), ("local_rows", 0), ("import_rows", 0)):
             if getattr(self, name) < least:
                 raise InvalidRequestError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if self.timeout <= 0:
