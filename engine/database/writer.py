@@ -425,7 +425,7 @@ class Writer:
         changes, changed = self._named(program, executed)
         policy, _ = self._evaluation
         first = mark if self._unpublished is None else self._unpublished
-        why = reason(policy, executed.switched, executed.rebuilt).replace(PRIME, "")
+        why = reason(policy, executed.switched, executed.rebuilt, executed.dropped).replace(PRIME, "")
         return EpochRecord(
             epoch=self._database.epoch + 1,
             relations=changes,

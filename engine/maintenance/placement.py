@@ -60,6 +60,7 @@ class Budget:
 class Executed:
     """What `execute` did: the change of each relation, the derivations that it enumerated, the strata (as their
     relations) that it built anew because their members changed, and those that it bootstrapped by the policy.
+    dropped: the strata that lost all of their rules, and with them all that was derived.
 
     estimate: the largest estimates, made on the way, of what the updates needed in all. bootstrap: what bootstraps of
     the strata that changed were expected to need. Both in derivations; they count strata that were derived before.
@@ -71,6 +72,7 @@ class Executed:
     switched: tuple[Switched, ...] = ()
     estimate: int = 0
     bootstrap: int = 0
+    dropped: tuple[tuple[str, ...], ...] = ()
 
     @property
     def abandoned(self) -> int:

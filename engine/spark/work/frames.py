@@ -268,7 +268,8 @@ def compared(
         F.max(TOUCHED).alias(TOUCHED),
         F.sum(NEW).alias(NEW),
     )
-    table = tables.collect(summary.where(TOUCHED), small=tables.small(layer.rows))
+    compared_rows = layer.rows + (version.rows if rebuilt else 0)
+    table = tables.collect(summary.where(TOUCHED), small=tables.small(compared_rows))
     fold = stratum.in_place.get(version.name)
     was, now = (
         described_as(own, *(array_of(table, name) for name in values if name.startswith(side)))
