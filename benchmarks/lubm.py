@@ -1,7 +1,8 @@
 """Universities of growing number on both placements: import, bootstrap under RDFS and OWL 2 RL, and updates.
 
-    python -m benchmarks.lubm [--json FILE] [--universities 1,5,20] [--placements resident,spark] [--rules rdfs,owl-rl]
-                              [--runs N] [--seed N] [--master local[2]] [--partitions N] [--memory 4g]
+    python -m benchmarks.lubm [--json FILE] [--page FILE] [--universities 1,5,20] [--placements resident,spark]
+                              [--rules rdfs,owl-rl] [--runs N] [--seed N] [--master local[2]]
+                              [--partitions N] [--memory 4g] [--timeout 120]
     python -m benchmarks.lubm --write FOLDER [--universities 1] [--seed N]
 
 The data is made by benchmarks/university.py; `--write` only writes it, as N-Triples that `zedlog import` reads. For
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -27,8 +29,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
+
 from benchmarks import university
-from benchmarks.report import Figure, figure, show
+from benchmarks.report import Figure, figure, machine, show
 from engine.bulk.batches import BatchStore
 from engine.bulk.importing import Importer
 from engine.bulk.request import TRIPLE, ImportRequest
@@ -166,22 +170,63 @@ def figures_of(case: Case, found: Measured) -> list[Figure]:
     return [*rows, figure(f"{case.name}: peak memory", [found.memory], "MiB", note=whose)]
 
 
-def growth(cases: Sequence[tuple[Case, Measured]]) -> list[Figure]:
-    """How each step grows from the fewest universities to the most."""
-    rows = []
-    for placement, rules in dict.fromkeys((case.placement, case.rules) for case, _ in cases):
-        mine = [(c, m) for c, m in cases if (c.placement, c.rules) == (placement, rules)]
-        (few, first), (many, last) = mine[0], mine[-1]
-        if few.universities == many.universities:
-            continue
+def series(cases: Sequence[tuple[Case, Measured]]) -> list[list[tuple[Case, Measured]]]:
+    """The cases of each placement and set of rules, from the fewest universities to the most."""
+    found: dict[tuple[str, str], list[tuple[Case, Measured]]] = {}
+    for case, one in sorted(cases, key=lambda pair: pair[0].universities):
+        found.setdefault((case.placement, case.rules), []).append((case, one))
+    return list(found.values())
+
+
+def grown(first: Measured, last: Measured, step: str) -> float:
+    """How many times as long a step takes."""
+    return float(np.median(last.steps[step]) / np.median(first.steps[step]))
+
+
+def growth(mine: Sequence[tuple[Case, Measured]]) -> list[Figure]:
+    """How each step of a series grows."""
+    (few, first), (many, last) = mine[0], mine[-1]
+    if few.universities == many.universities:
+        return []
+    times = last.triples / first.triples
+    title = f"LUBM-{few.universities} to {many.universities}, {few.placement}, {few.rules}"
+    note = f"{times:.3g} times as many triples"
+    return [figure(f"{title}: {step}", [grown(first, last, step)], "x", times, note) for step in last.steps]
+
+
+def page(cases: Sequence[tuple[Case, Measured]], command: str, load: str) -> str:
+    """The results as a page of the documents."""
+    about = machine()
+    lines = [
+        "# Universities of growing number",
+        "",
+        "Made by `benchmarks/lubm.py`, which says what is measured: data of the shape of LUBM, with the rules of RDFS "
+        "and of OWL 2 RL, on both placements. Seconds are medians, with the least and the greatest in brackets.",
+        "",
+        f"{about['cores']} cores ({about['processor']}), {load}, Python {about['python']}: `{command}`",
+    ]
+    for mine in series(cases):
+        (case, first), (_, last) = mine[0], mine[-1]
         times = last.triples / first.triples
-        title = f"LUBM-{few.universities} to {many.universities}, {placement}, {rules}"
+        heads = [f"LUBM-{one.universities}" for one, _ in mine]
+        lines += ["", f"## {case.rules} on {case.placement}", "", f"| | {' | '.join(heads)} | grows |"]
+        lines += [f"|---|{'---|' * len(mine)}---|"]
+        counts = " | ".join(f"{found.triples:,}" for _, found in mine)
+        lines.append(f"| triples | {counts} | {times:.3g} x |")
         for step in last.steps:
-            ratio = sorted(last.steps[step])[len(last.steps[step]) // 2] / max(
-                1e-9, sorted(first.steps[step])[len(first.steps[step]) // 2]
-            )
-            rows.append(figure(f"{title}: {step}", [ratio], "x", times, f"{times:.3g} times as many triples"))
-    return rows
+            cells = " | ".join(_cell(found.steps[step]) for _, found in mine)
+            lines.append(f"| {step} | {cells} | {grown(first, last, step):.3g} x |")
+        memory = " | ".join(f"{found.memory:,.0f} MiB" for _, found in mine)
+        lines.append(f"| peak memory | {memory} | {last.memory / first.memory:.3g} x |")
+        missed = [step for step in last.steps if grown(first, last, step) > times]
+        if missed:
+            lines += ["", f"Missed, for it grows faster than the data: {', '.join(missed)}."]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(seconds: Sequence[float]) -> str:
+    spread = f" ({min(seconds):.2g}-{max(seconds):.2g})" if len(seconds) > 1 else ""
+    return f"{np.median(seconds):.3g} s{spread}"
 
 
 def main() -> None:
@@ -189,6 +234,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--page", type=Path, help="also write the results to this file, as Markdown")
     parser.add_argument("--write", type=Path, metavar="FOLDER", help="only write the data, as N-Triples")
     parser.add_argument("--universities", type=_numbers, default=[1, 5, 20], metavar="N,...")
     parser.add_argument(
@@ -200,6 +246,9 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--memory", default="4g", help="of the JVM (default 4g)")
+    parser.add_argument(
+        "--timeout", type=float, default=120.0, help="seconds for Spark to start (default 120)"
+    )
     options = parser.parse_args()
     if options.write is not None:
         files = university.write(options.write, max(options.universities), options.seed)
@@ -207,7 +256,9 @@ def main() -> None:
             f"wrote {len(files)} files to {options.write}; read them with: zedlog import {options.write}/*.nt --rdfs"
         )
         return
-    spark = SparkOptions(master=options.master, partitions=options.partitions, memory=options.memory)
+    spark = SparkOptions(
+        master=options.master, partitions=options.partitions, memory=options.memory, timeout=options.timeout
+    )
     done: list[tuple[Case, Measured]] = []
     with tempfile.TemporaryDirectory() as folder:
         university.write(Path(folder), max(options.universities), options.seed)
@@ -218,9 +269,12 @@ def main() -> None:
                     print(f"{case.name} ...", flush=True)
                     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
                         done.append((case, process.submit(measured, case).result()))
-    figures = [row for case, found in done for row in figures_of(case, found)]
     load = f"load {os.getloadavg()[0]:.1f}"
-    show(f"LUBM, {options.master}, {load}", [*figures, *growth(done)], options.json)
+    if options.page is not None:
+        options.page.write_text(page(done, " ".join(["python -m benchmarks.lubm", *sys.argv[1:]]), load))
+    figures = [row for case, found in done for row in figures_of(case, found)]
+    figures += [row for mine in series(done) for row in growth(mine)]
+    show(f"LUBM, {options.master}, {load}", figures, options.json)
 
 
 def _numbers(text: str) -> list[int]:
