@@ -462,7 +462,7 @@ class Writer:
         changes, changed = self._named(program, executed)
         policy, _ = self._evaluation
         first = mark if self._unpublished is None else self._unpublished
-        why = reason(policy, executed.switched, executed.rebuilt)
+        why = reason(policy, executed.switched, executed.rebuilt, executed.dropped)
         if by_dred := told(executed.repaired):
             why = f"{why}; {by_dred}"
         why = why.replace(PRIME, "")

@@ -10,6 +10,8 @@ What is done with a stratum:
 - Nothing, if its rules, its folds, its facts and what it reads are unchanged, or if nothing in it can hold.
 - It is *built anew* if its members changed, or the way they are folded, because its state then has the heights of
   another recursion.
+- It is *dropped* if it lost all of its rules, unless they derived less than there are facts: its state is put aside and
+  its facts are asserted anew, which costs nothing for what was derived.
 - It is *bootstrapped* if the policy asks for it, or gives up its update on the way (policy.py): what the update did is
   undone, and the stratum is computed from nothing.
 - Where DRed is asked for, it is updated by over-deletion and re-derivation if that can be done (repair.py).
@@ -119,6 +121,7 @@ class Epoch:
         self._rebuilt: list[tuple[str, ...]] = []
         self._switched: list[Switched] = []
         self._repaired: list[Repaired] = []
+        self._dropped: list[tuple[str, ...]] = []
         self._estimate = self._bootstrap = 0
 
     @property
@@ -168,13 +171,14 @@ class Epoch:
             self._estimate,
             self._bootstrap,
             tuple(self._repaired),
+            tuple(self._dropped),
         )
 
     def keep(self) -> None:
         """The epoch is committed: update `costs`."""
         for stratum in self.gone:
             now = self.circuit.stratum_of.get(stratum.relations[0])
-            if now is None or now.relations != stratum.relations:
+            if now is None or now.relations != stratum.relations or not now.derives:
                 self._known.pop(stratum.relations, None)
         self._known |= self._costs
 
@@ -191,6 +195,10 @@ class Epoch:
         if held.live and before is None:
             self._rebuilt.append(stratum.relations)
             host.discard(stratum)
+        elif before is not None and self._is_to_be_dropped(stratum, before, held, last):
+            self._dropped.append(stratum.relations)
+            host.discard(stratum)
+            before = last = None
         elif held.live and self._policy.always and stratum.derives:
             expected = round(last.estimate()) if last is not None else 0
             self._switched.append(Switched(stratum.relations, True, bootstrap=expected))
@@ -224,6 +232,16 @@ class Epoch:
             return not (held.live or stratum.derives or stratum.relations == (UNIT,))
         same = before.folds == stratum.folds and _ids(before) == _ids(stratum)
         return same and not stratum.reads & self._moved
+
+    def _is_to_be_dropped(
+        self, stratum: Stratum, before: Stratum, held: Held, last: BootstrapCost | None
+    ) -> bool:
+        """Whether the stratum has no rules any more, and to retract what they derived costs more than to assert its
+        facts anew."""
+        if not (held.live and before.derives) or stratum.derives:
+            return False
+        derived = held.present - held.asserted if last is None else last.ratio * last.estimate()
+        return self._policy.price * derived > held.asserted
 
     def _updated(
         self,

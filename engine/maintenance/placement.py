@@ -62,6 +62,7 @@ class Budget:
 class Executed:
     """What `execute` did: the change of each relation, the derivations that it enumerated, the strata (as their
     relations) that it built anew because their members changed, and those that it bootstrapped by the policy.
+    dropped: the strata that lost all of their rules, and with them all that was derived.
 
     estimate: the largest estimates, made on the way, of what the updates needed in all. bootstrap: what bootstraps of
     the strata that changed were expected to need. Both in derivations; they count strata that were derived before.
@@ -75,6 +76,7 @@ class Executed:
     estimate: int = 0
     bootstrap: int = 0
     repaired: tuple[Repaired, ...] = ()
+    dropped: tuple[tuple[str, ...], ...] = ()
 
     @property
     def abandoned(self) -> int:

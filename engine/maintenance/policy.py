@@ -398,7 +398,12 @@ def _unknown(last: BootstrapCost) -> float:
     return math.sqrt(min(1.0, last.ratio))
 
 
-def reason(policy: Policy, switched: Sequence[Switched], rebuilt: Sequence[tuple[str, ...]]) -> str:
+def reason(
+    policy: Policy,
+    switched: Sequence[Switched],
+    rebuilt: Sequence[tuple[str, ...]],
+    dropped: Sequence[tuple[str, ...]] = (),
+) -> str:
     """Why an epoch was evaluated as it was, in words."""
     # A stratum of relations that exist only in the circuit belongs to one that the user knows.
     parts = [_told(one) for one in switched if known_to_users(one.relations)]
@@ -410,6 +415,9 @@ def reason(policy: Policy, switched: Sequence[Switched], rebuilt: Sequence[tuple
     told = [relations for relations in rebuilt if known_to_users(relations)]
     if told:
         parts.append(f"built anew because its members changed: {', '.join(map(_named, told))}")
+    told = [relations for relations in dropped if known_to_users(relations)]
+    if told:
+        parts.append(f"dropped what was derived, because no rules are left: {', '.join(map(_named, told))}")
     return "; ".join(parts)
 
 

@@ -116,10 +116,27 @@ def _difference(old: Relation, new: Relation) -> tuple[Codes, Codes]:
 def _visible_difference(old: Relation, new: Relation) -> RelationChange:
     if old.arity != new.arity:
         old = Relation(new.name, new.arity)
-    codes = new.codes(new.all_rows())
-    gone = old.codes(old.all_rows())
-    codes = np.concatenate((codes, gone[new.rows_of(gone) == NONE]))
-    return change_of(lambda seen: codes[seen], described(old, codes), described(new, codes), new.fold)
+    rows, old_rows = new.all_rows(), old.all_rows()
+    codes = new.codes(rows)
+    # A new tuple is looked up in the old relation; the old ones that none meets are gone.
+    met = old.rows_of(codes)
+    known = np.flatnonzero(met != NONE)
+    stayed = np.zeros(int(old_rows[-1]) + 1 if len(old_rows) else 0, np.bool_)
+    stayed[met[known]] = True
+    gone = old_rows[~stayed[old_rows]]
+    number = len(rows) + len(gone)
+    codes = np.concatenate((codes, old.codes(gone)))
+    place = np.concatenate((known, np.arange(len(rows), number)))
+    was = _spread(old.describe(np.concatenate((met[known], gone))), place, number)
+    now = _spread(new.describe(rows), np.arange(len(rows)), number)
+    return change_of(lambda seen: codes[seen], was, now, new.fold)
+
+
+def _spread(told: Described, place: I64, number: int) -> Described:
+    """What is told of the tuples at some places of `number`, and zeros elsewhere."""
+    asserted, derived, present, height = (np.zeros(number, np.int64) for _ in range(4))
+    asserted[place], derived[place], present[place], height[place] = told
+    return asserted, derived, present, height
 
 
 def described(relation: Relation, codes: Codes) -> Described:
