@@ -1,10 +1,9 @@
 """DRed as a strategy: which strata it can maintain, and what it did, in words. The work is done by the placement
 (engine/resident/dred.py).
 
-A stratum is maintained by over-deletion and re-derivation if no tuple of it ever leaves a height while others stay: if
-it has no `min` or `max` of its own, and no other aggregate in its recursion. What it negates or aggregates is below it,
-and complete, so that does not matter. A program none of whose strata can be maintained so is refused; of another one
-the rest is updated, and the epoch says so.
+A stratum is maintained by over-deletion and re-derivation if it does not aggregate its own tuples, as `min` and `max`
+do, and any aggregate in recursion. What it negates or aggregates otherwise is below it, and complete. A program none of
+whose strata can be maintained so is refused; of another one the rest is updated, and the epoch says so.
 """
 
 from __future__ import annotations
@@ -47,8 +46,9 @@ def check_positive(circuit: Circuit) -> None:
     if derived and all(stratum.signed for stratum in derived):
         names = sorted(name for stratum in derived for name in known_to_users(stratum.relations))
         raise InvalidRequestError(
-            f"the strategy dred maintains rules that do not aggregate in their own recursion, and all of {_set(names)} "
-            "do; leave the strategy out, or ask for update or bootstrap",
+            "the strategy dred maintains what does not aggregate its own tuples, as min, max and any aggregate in "
+            f"recursion do, and of the derived relations {_set(names)} all do; leave the strategy out, or ask for "
+            "update or bootstrap",
             strategy="dred",
             relations=names,
         )
@@ -61,7 +61,7 @@ def repaired(stratum: Stratum, work: object) -> Repaired | None:
     if not stratum.derives:
         return None
     if stratum.signed:
-        return Repaired(stratum.relations, instead="aggregates in its recursion")
+        return Repaired(stratum.relations, instead="aggregates its own tuples")
     if not isinstance(work, Repairing):
         return Repaired(stratum.relations, instead="is not in the engine process")
     return Repaired(stratum.relations, *work.repair())

@@ -217,7 +217,7 @@ def test_a_recursion_that_aggregates_is_updated_and_the_epoch_says_so() -> None:
     result = reasoner.apply(facts=change, strategy="dred")
     assert result.strategy == "dred"
     assert "over-deleted 2 tuples, re-derived 0" in result.reason
-    assert "updated {sp}, which aggregates in its recursion" in result.reason
+    assert "updated {sp}, which aggregates its own tuples" in result.reason
     assert tuples(reasoner, "sp") == {(1, 0), (2, 3), (3, 4)}
     # Alone it is an update.
     result = reasoner.apply(facts={"cost": [((1, 2, 3), -1)]}, strategy="dred")
@@ -229,7 +229,7 @@ def test_a_program_that_only_aggregates_in_its_recursion_is_refused() -> None:
     reasoner = Reasoner(placement="resident", threads=1)
     reasoner.apply(facts={"start": [((1, 0), 1)], "cost": [((1, 2, 4), 1)]}, rules=SHORTEST)
     before = everything(reasoner)
-    with pytest.raises(InvalidRequestError, match=r"all of \{sp\} do") as refused:
+    with pytest.raises(InvalidRequestError, match=r"of the derived relations \{sp\} all do") as refused:
         reasoner.apply(facts={"cost": [((1, 2, 4), -1)]}, strategy="dred")
     assert refused.value.detail["strategy"] == "dred"
     assert everything(reasoner) == before
