@@ -177,7 +177,7 @@ class Importer:
         """What to read of a topic; None where something else is read."""
         if request.kind != KAFKA:
             return None
-        self._step("look")
+        self._step("position")
         self._topic = Topic(self._session, request, self._known)
         how = request.options
         broker = self._topic.offsets()

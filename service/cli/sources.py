@@ -112,17 +112,17 @@ def sync(
                 "--header and --delimiter are about text files, --delta is not shown for a table",
                 param_hint="FILES",
             )
-        body = outside.given(relation=relation, format=format, message=message, types=_parts(types))
-        body |= outside.given(columns=_parts(columns), options=options_ or None)
-        body |= {"paths": named, "source": source, "replace": True, "mode": "set"}
-        body |= {"dry_run": dry_run, "allow_empty": allow_empty}
+        asked = outside.given(relation=relation, format=format, message=message, types=_parts(types))
+        asked |= outside.given(columns=_parts(columns), options=options_ or None)
+        asked |= {"paths": named, "source": source, "replace": True, "mode": "set"}
+        asked |= {"dry_run": dry_run, "allow_empty": allow_empty}
         with ServiceClient(url) as client:
             if every is None:
-                report(follow(client, client.post("/v1/imports", body)))
+                report(follow(client, client.post("/v1/imports", asked)))
             elif dry_run:
                 raise typer.BadParameter("a dry run is done once", param_hint="--every")
             else:
-                outside.read_on(client, body, every)
+                outside.read_on(client, asked, every)
         return
     files = [Path(name) for name in named]
     if options_ or every is not None:

@@ -63,7 +63,29 @@ def system(tmp_path_factory: pytest.TempPathFactory, database: Database) -> Iter
         for name, value in environment.items():
             patch.setenv(name, str(value))
         with LiveSystem(folder) as live:
+            start_spark(live, database)
             yield live
+
+
+def start_spark(system: LiveSystem, database: Database) -> None:
+    """The first job, which waits for the packages; without them all tests here are skipped."""
+    body = {
+        "path": database.url,
+        "relation": "one",
+        "dry_run": True,
+        "options": {"query": "select 1 as n", "connection": "shop"},
+    }
+    with system.client() as client:
+        job = client.post("/v1/imports", json=body).json()
+        until(
+            lambda: client.get(job["status_url"]).json()["status"] not in ("queued", "running"),
+            system.logs,
+            900,
+        )
+        problem = client.get(job["status_url"]).json()["problem"]
+    if problem is not None and problem["code"] == "spark_unavailable":
+        pytest.skip(f"Spark cannot resolve its packages here: {problem['detail'][:300]}")
+    assert problem is None, problem
 
 
 Ask = Callable[..., dict[str, Any]]
@@ -76,10 +98,7 @@ def bring(system: LiveSystem) -> Ask:
     def ask(path: str, **body: Any) -> dict[str, Any]:
         with system.client() as client:
             answer = client.post("/v1/imports", json={"path": path, **body}).json()
-            job = ended(client, answer)
-        if (job["problem"] or {}).get("code") == "spark_unavailable":
-            pytest.skip(f"Spark cannot resolve its packages here: {job['problem']['detail'][:300]}")
-        return job
+            return ended(client, answer)
 
     return ask
 
@@ -91,7 +110,7 @@ def facts(system: LiveSystem, relation: str) -> dict[tuple[Any, ...], int]:
 
 
 def test_each_message_counts_once_though_the_engine_is_killed_between_reading_and_committing(
-    system: LiveSystem, broker: Broker, bring: Ask
+    system: LiveSystem, database: Database, broker: Broker, bring: Ask
 ) -> None:
     path = broker.topic("edges", partitions=2)
     broker.send("edges", '{"a": "x", "b": 1}', '["y", 2]')
@@ -106,6 +125,7 @@ def test_each_message_counts_once_though_the_engine_is_killed_between_reading_an
         until(lambda: any(batches.glob("**/*.parquet")), lambda: system.logs(), 240)
         system.kill("engine")
         system.start("engine")
+        start_spark(system, database)
         job = ended(client, job)
     assert job["status"] == "succeeded", job["problem"]
     assert facts(system, "edge") == {("x", 1): 2, ("y", 2): 1, ("z", 3): 1}
