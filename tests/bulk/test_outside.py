@@ -21,7 +21,8 @@ from tests.full import full
 from tests.live import LiveSystem
 from tests.waiting import until
 
-pytestmark = full
+# The first test waits for Spark and its packages, too.
+pytestmark = [full, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
