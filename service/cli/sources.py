@@ -34,7 +34,7 @@ def sync(
     named: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILES...",
+            metavar="FILES",
             help="CSV or TSV text in UTF-8; '-' is standard input. Or one table that the engine reads: jdbc:..., or a "
             "path with --format.",
         ),
@@ -107,6 +107,11 @@ def sync(
         timestamp_as_of=timestamp_as_of,
     )
     if format is not None or outside.is_outside(named[0], format):
+        if named[0].lower().startswith("kafka:"):
+            raise typer.BadParameter(
+                f"a topic is read on, and replaces nothing; use 'zedlog import {named[0]} --source {source} --follow'",
+                param_hint="FILES",
+            )
         if header or delimiter is not None or delta:
             raise typer.BadParameter(
                 "--header and --delimiter are about text files, --delta is not shown for a table",
