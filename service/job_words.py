@@ -6,6 +6,7 @@ from typing import Final
 
 STAGES: Final = {
     "spark": "starting Spark",
+    "position": "asking for the offsets",
     "look": "looking at the files",
     "types": "finding the types",
     "read": "reading, parsing, summing weights",

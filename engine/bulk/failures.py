@@ -22,6 +22,7 @@ from engine.errors import (
     ZedlogError,
 )
 
+_CAUSED, _DEPTH = "Caused by: ", 20
 _NO_SOURCE = ("DATA_SOURCE_NOT_FOUND", "Failed to find the data source", "Failed to find data source")
 _NO_CLASS = ("ClassNotFoundException", "NoClassDefFoundError", "NoSuchMethodError", "AbstractMethodError")
 _NO_DRIVER = ("No suitable driver", *_NO_CLASS)
@@ -85,7 +86,7 @@ def explained_outside(
     error: Exception, request: ImportRequest, known: Connection, spark: str
 ) -> ZedlogError | None:
     """The meaning of a failure, or None: it has nothing to do with what is read."""
-    text, kind = str(error), request.kind or request.format
+    text, kind = _with_causes(error), request.kind or request.format
     where = request.paths[0]
     if kind == JDBC:
         return _of_database(text, request, known, spark)
@@ -115,8 +116,8 @@ def explained_outside(
 def _of_database(text: str, request: ImportRequest, known: Connection, spark: str) -> ZedlogError | None:
     url = request.paths[0]
     driver = driver_of(url)
-    # What the database says, without the frames of the stack.
-    said = known.cleaned(_line(text, ("SQL", "Exception: ", "Exception")))
+    # What the database says is the last cause.
+    said = known.cleaned(_line(text.rpartition(_CAUSED)[2], ("Exception: ",)))
     if any(word in text for word in _NO_DRIVER):
         return package_missing(JDBC, spark, driver)
     if _NO_TABLE.search(text):
@@ -132,6 +133,17 @@ def _of_database(text: str, request: ImportRequest, known: Connection, spark: st
     if "SQLException" in text or ".jdbc." in text or "SQLSTATE" in text:
         return SourceUnreadableError(f"the database {url} cannot be read: {said}", file=url)
     return None
+
+
+def _with_causes(error: Exception) -> str:
+    """The message, and those of the causes in Java, of which Spark's own may tell nothing."""
+    texts = [str(error)]
+    cause = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    while cause is not None and len(texts) < _DEPTH:
+        cause = cause.getCause()
+        if cause is not None:
+            texts.append(f"{_CAUSED}{cause.toString()}")
+    return "\n".join(texts)
 
 
 def _line(text: str, words: tuple[str, ...]) -> str:

@@ -152,9 +152,9 @@ class Importer:
         result = Imported()
         bad = 0
         what = self._portion(request, result)
-        if what is not None and not what.messages:
-            sources = []
-        for relation, files in _by_relation(request, sources).items():
+        nothing_new = what is not None and not what.messages
+        by_relation = {} if nothing_new else _by_relation(request, sources)
+        for relation, files in by_relation.items():
             bad += self._relation(relation, files, request, schemas.get(relation), result, what)
         if bad:
             result.rejected = summary(self._rejects, bad)
@@ -177,7 +177,7 @@ class Importer:
         """What to read of a topic; None where something else is read."""
         if request.kind != KAFKA:
             return None
-        self._step("look")
+        self._step("position")
         self._topic = Topic(self._session, request, self._known)
         how = request.options
         broker = self._topic.offsets()

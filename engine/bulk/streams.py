@@ -265,13 +265,20 @@ class Topic:
         """Messages that are lines of CSV or TSV."""
         request = self._request
         value = F.regexp_replace(VALUE, r"\r?\n\z", "")
-        first = messages.filter(F.col(VALUE).isNotNull()).select(value.alias(VALUE)).first()
-        line = "" if first is None else str(first[VALUE])
-        width = len(next(csv.reader([line], delimiter=request.separator), []))
+        width = 0 if request.columns else len(wanted or request.types)
+        if width:
+            width += request.weight_column is not None
+        else:
+            # Nothing else says how many fields there are.
+            some = messages.filter(F.length(F.col(VALUE)) > 0).select(value.alias(VALUE)).first()
+            line = "" if some is None else str(some[VALUE])
+            width = len(next(csv.reader([line], delimiter=request.separator), []))
+        if not width:
+            raise HeaderMismatchError(
+                f"no message of {self.topic} says how many fields there are; give 'types'", columns=0
+            )
         names = [f"f{i}" for i in range(width)]
         places, weight = placed(names, request, wanted)
-        if not width:
-            raise HeaderMismatchError(f"the first message of {self.topic} is empty", columns=0)
         options = {
             "sep": request.separator,
             "quote": '"',

@@ -2,9 +2,9 @@
 
 In: batches of rows of one epoch. Out: `epoch-NUMBER.parquet`, with the columns of the relation, `weight` (+1 for a
 tuple that appeared, -1 for one that went) and `epoch`. The state at the beginning is `epoch-NUMBER-snapshot.parquet`,
-all of it with +1; so the sum of the weights up to an epoch is the state at that epoch. Always: a file gets its name when it is
-on the disk as a whole, and the same epoch has the same name, so an epoch that comes again replaces its file. As Delta,
-an epoch is one version of the table, which carries the epoch as the transaction of this application
+all of it with +1; so the sum of the weights up to an epoch is the state at that epoch. Always: a file gets its name
+when it is on the disk as a whole, and the same epoch has the same name, so an epoch that comes again replaces its file.
+As Delta, an epoch is one version of the table, which carries the epoch as the transaction of this application
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md, "Transaction Identifiers"), so it is added once.
 
 The position is in `_position.json`, whose name, like those of unfinished files, readers of such folders pass over.

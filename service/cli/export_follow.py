@@ -2,8 +2,8 @@
 
 It runs here and not as a job of the engine: it needs no Spark, the changes come over the feed that every consumer
 uses, with the rights of the caller, and the folder is one of the caller's machine. Always: the position in the folder
-is moved after the file is there, so after a kill at any moment an epoch may come again, and replaces its own file. With a
-subscription the service keeps the epochs that have not been written.
+is moved after the file is there, so after a kill at any moment an epoch may come again, and replaces its own file. With
+a subscription the service keeps the epochs that have not been written.
 """
 
 from __future__ import annotations

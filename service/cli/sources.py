@@ -34,7 +34,7 @@ def sync(
     named: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILES...",
+            metavar="FILES",
             help="CSV or TSV text in UTF-8; '-' is standard input. Or one table that the engine reads: jdbc:..., or a "
             "path with --format.",
         ),
@@ -107,22 +107,27 @@ def sync(
         timestamp_as_of=timestamp_as_of,
     )
     if format is not None or outside.is_outside(named[0], format):
+        if named[0].lower().startswith("kafka:"):
+            raise typer.BadParameter(
+                f"a topic is read on, and replaces nothing; use 'zedlog import {named[0]} --source {source} --follow'",
+                param_hint="FILES",
+            )
         if header or delimiter is not None or delta:
             raise typer.BadParameter(
                 "--header and --delimiter are about text files, --delta is not shown for a table",
                 param_hint="FILES",
             )
-        body = outside.given(relation=relation, format=format, message=message, types=_parts(types))
-        body |= outside.given(columns=_parts(columns), options=options_ or None)
-        body |= {"paths": named, "source": source, "replace": True, "mode": "set"}
-        body |= {"dry_run": dry_run, "allow_empty": allow_empty}
+        asked = outside.given(relation=relation, format=format, message=message, types=_parts(types))
+        asked |= outside.given(columns=_parts(columns), options=options_ or None)
+        asked |= {"paths": named, "source": source, "replace": True, "mode": "set"}
+        asked |= {"dry_run": dry_run, "allow_empty": allow_empty}
         with ServiceClient(url) as client:
             if every is None:
-                report(follow(client, client.post("/v1/imports", body)))
+                report(follow(client, client.post("/v1/imports", asked)))
             elif dry_run:
                 raise typer.BadParameter("a dry run is done once", param_hint="--every")
             else:
-                outside.read_on(client, body, every)
+                outside.read_on(client, asked, every)
         return
     files = [Path(name) for name in named]
     if options_ or every is not None:

@@ -90,10 +90,10 @@ class Broker:
     def __enter__(self) -> Broker:
         cluster = uuid.uuid4().hex[:22]
         self._run("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._file))
-        log = (self._folder / "broker.txt").open("wb")
-        self._process = subprocess.Popen(
-            [*self._command("-Xmx256m"), "kafka.Kafka", str(self._file)], stdout=log, stderr=log
-        )
+        with (self._folder / "broker.txt").open("wb") as log:
+            self._process = subprocess.Popen(
+                [*self._command("-Xmx256m"), "kafka.Kafka", str(self._file)], stdout=log, stderr=log
+            )
         until(self._answers, lambda: f"the broker: {(self._folder / 'broker.txt').read_text()[-2000:]}", 120)
         return self
 
@@ -149,3 +149,53 @@ class Broker:
             timeout=300,
         )
         assert not done.returncode, done.stdout.decode()[-1500:] + done.stderr.decode()[-1500:]
+
+
+class Database:
+    """A server of H2 with one database, in a process of its own that ends with the context."""
+
+    password = "s3cret"
+
+    def __init__(self) -> None:
+        self._jars = class_path(H2)
+        self._java = str(java_home() / "bin" / "java")
+        self._port = free_port()
+        self.url = f"jdbc:h2:tcp://127.0.0.1:{self._port}/mem:shop"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Database:
+        arguments = ("org.h2.tools.Server", "-tcp", "-tcpPort", str(self._port), "-ifNotExists")
+        self._process = subprocess.Popen(
+            [self._java, "-Xmx64m", "-cp", self._jars, *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        until(self._answers, lambda: "a database that answers", 60)
+        # It stays when nobody is connected.
+        self.run("set db_close_delay -1")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def run(self, *statements: str) -> None:
+        """Run statements of SQL."""
+        shell = ("org.h2.tools.Shell", "-url", self.url, "-user", "sa", "-password", self.password)
+        done = subprocess.run(
+            [self._java, "-Xmx64m", "-cp", self._jars, *shell, "-sql", "; ".join(statements)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert not done.returncode, done.stdout + done.stderr
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), 1):
+                return True
+        except OSError:
+            return False

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine.bulk.failures import package_missing
-from engine.bulk.outside import NOTHING, OFFSETS, Outside, connection
+from engine.bulk.failures import explained_outside, package_missing
+from engine.bulk.outside import NOTHING, OFFSETS, Connection, Outside, connection
 from engine.bulk.request import ImportRequest
 from engine.bulk.streams import DECLARATION, portion
 from engine.data.transaction import FactChange, Transaction
@@ -209,3 +209,53 @@ def test_a_missing_package_is_named(kind: str, driver: str, named: str) -> None:
     error = package_missing(kind, "4.3.0", driver)
     assert error.detail["package"] == named
     assert f"--spark-packages {named}" in error.message
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "code", "says"),
+    [
+        (
+            {"path": "t", "format": "delta"},
+            "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta.",
+            "package_missing",
+            "io.delta:delta-spark_4.3_2.13",
+        ),
+        (
+            {"path": "t", "format": "delta"},
+            "calling o1.load.\n: java.lang.NoSuchMethodError: 'void LogicalRDD.<init>()'\n\tat x",
+            "package_missing",
+            "does not work with Spark 4.3.0: 'void LogicalRDD.<init>()'",
+        ),
+        (
+            {"path": "t", "format": "delta", "options": {"version_as_of": "77"}},
+            "[DELTA_VERSION_NOT_FOUND] Cannot time travel Delta table to version 77.",
+            "source_unreadable",
+            "t has no state 77",
+        ),
+        (
+            {"path": "jdbc:h2:mem:x", "options": {"table": "t"}},
+            'x\nCaused by: org.h2.jdbc.JdbcSQLSyntaxErrorException: Table "T" not found',
+            "source_unreadable",
+            'cannot read t: Table "T" not found',
+        ),
+        (
+            {"path": "jdbc:h2:mem:x", "options": {"table": "t"}},
+            "x\nCaused by: org.h2.jdbc.JdbcSQLInvalidAuthorizationSpecException: Wrong user name or password s3cret",
+            "source_refused",
+            "Wrong user name or password ***",
+        ),
+        (
+            {"path": "jdbc:postgresql://h/x", "options": {"table": "t"}},
+            "x\nCaused by: java.net.ConnectException: Connection refused",
+            "source_unreachable",
+            "cannot be reached: Connection refused",
+        ),
+    ],
+)
+def test_what_drivers_and_connectors_say_becomes_one_clear_error(
+    body: dict[str, Any], text: str, code: str, says: str
+) -> None:
+    known = Connection({"password": "s3cret"}, ("s3cret",))
+    found = explained_outside(Exception(text), request(relation="e", **body), known, "4.3.0")
+    assert found is not None
+    assert (found.code, says in found.message) == (code, True), found.message
