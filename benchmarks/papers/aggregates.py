@@ -67,7 +67,7 @@ def components(settings: Settings, left_out: list[str]) -> Query:
 
 
 def all_pairs(settings: Settings, left_out: list[str]) -> Query:
-    n = settings.of({"tiny": 16, "small": 100, "default": 200, "large": 500})
+    n = settings.of({"tiny": 16, "small": 60, "default": 150, "large": 500})
     edges = data.lengths(rmat(n, 5 * n))
     return Query("apsp", "path", f"R-MAT, {n:,} vertices, {5 * n:,} edges", {"warc": edges}, "warc")
 
