@@ -1,6 +1,6 @@
 # What to type. The scripts in scripts/ are the real thing; this file only names them.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all soak lint check docs docs-serve bench serve clean
+.PHONY: help install demo test test-all soak lint check docs docs-serve bench papers serve clean
 
 BIN = $(or $(ZEDLOG_VENV),.venv)/bin
 
@@ -42,6 +42,10 @@ docs-serve: ## show the site on http://127.0.0.1:8000 while it is written
 
 bench: ## measure; tables on the terminal, JSON in benchmarks/results/ (with cargo also other engines)
 	@scripts/bench
+
+papers: ## evaluate as four papers did: docs/papers.md; PARTS="elastic dyre" for some, SIZES=large for hours
+	@scripts/install
+	@$(BIN)/python -m benchmarks.papers $(PARTS) $(if $(SIZES),--sizes $(SIZES)) $(PAPERS)
 
 serve: ## start the service on http://127.0.0.1:8321, data in ./.zedlog
 	@scripts/install

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any, Self
 
 import httpx
@@ -43,12 +44,12 @@ class Client:
         return str(answer.get("token") or answer["result"]["token"])
 
 
-def lubm() -> tuple[list[tuple[str, str, str]], list[str]]:
+def lubm(path: Path = LUBM) -> tuple[list[tuple[str, str, str]], list[str]]:
     """The triples of LUBM-1, each once, and the rules of its ontology."""
     triples = [
         triple
-        for triple in dict.fromkeys(read_triples(LUBM))
+        for triple in dict.fromkeys(read_triples(path))
         if not any(_OTHER_COPY in term for term in triple)
     ]
-    _, compiled = compile_ontology(triples, LUBM.name)
+    _, compiled = compile_ontology(triples, path.name)
     return triples, [clause for _, clauses in compiled.clauses for clause in clauses]

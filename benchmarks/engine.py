@@ -39,11 +39,11 @@ RDFS = [
 ]
 
 
-def lubm_boxes() -> tuple[Array, Array] | None:
+def lubm_boxes(data: Path = DATA) -> tuple[Array, Array] | None:
     """(assertions, terms): the triples of LUBM-1 about things and about classes; None where they are not there."""
-    paths = [DATA / f"lubm1{part}box.ntenc" for part in "at"]
+    paths = [data / f"lubm1{part}box.ntenc" for part in "at"]
     if not all(path.exists() for path in paths):
-        print(f"LUBM-1 left out: {DATA} has none")
+        print(f"LUBM-1 left out: {data} has none")
         return None
     assertions, terms = (np.loadtxt(path, dtype=np.int64) for path in paths)
     return assertions, terms

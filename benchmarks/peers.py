@@ -54,6 +54,8 @@ WHAT = {
 
 Seconds = dict[str, list[float]]
 """What was measured -> the seconds of each time."""
+Contestant = Callable[[bool], tuple[int, Seconds]]
+"""Whether changes are made too -> (tuples of the result, seconds)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,26 +182,47 @@ def theirs(program: Path, peer: str, workload: Workload, folder: Path, changes: 
     return told.pop("tuples"), told
 
 
-def measure(name: str, workload: Workload, program: Path | None, runs: int) -> list[Row]:
-    """A row for the bootstrap, and one for each kind of change."""
-    found: dict[str, Seconds] = {}
+def contestants(workload: Workload, program: Path | None, folder: Path) -> dict[str, Contestant]:
+    """Zedlog, and the peers that have the program; `folder` gets the facts."""
+    found: dict[str, Contestant] = {
+        title: partial(ours, workload, threads) for threads, title in OURS.items()
+    }
+    for relation, rows in workload.facts.items():
+        np.savetxt(folder / relation, rows, fmt="%d")
+    if program is not None:
+        found |= {peer: partial(theirs, program, peer, workload, folder) for peer in workload.peers}
+    return found
+
+
+def in_turns(
+    name: str, all: Mapping[str, Contestant], changes: bool, runs: int, slow: list[str] | None = None
+) -> dict[str, dict[str, list[float]]]:
+    """What was measured -> contestant -> seconds; changes are made in the first turn only. Whoever runs out of a time
+    limit is named in `slow` and takes no further part."""
+    found: dict[str, dict[str, list[float]]] = {}
     counts: dict[str, int] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        contestants: dict[str, Callable[[bool], tuple[int, Seconds]]] = {
-            title: partial(ours, workload, threads) for threads, title in OURS.items()
-        }
-        if program is not None:
-            for relation, rows in workload.facts.items():
-                np.savetxt(Path(folder) / relation, rows, fmt="%d")
-            for peer in workload.peers:
-                contestants[peer] = partial(theirs, program, peer, workload, Path(folder))
-        for turn in range(runs):
-            for title, contestant in contestants.items():
-                counts[title], seconds = contestant(workload.changes and turn == 0)
-                for what, times in seconds.items():
-                    found.setdefault(what, {}).setdefault(title, []).extend(times)
+    for turn in range(runs):
+        for title, contestant in all.items():
+            if slow and title in slow:
+                continue
+            try:
+                counts[title], seconds = contestant(changes and turn == 0)
+            except subprocess.TimeoutExpired:
+                if slow is None:
+                    raise
+                slow.append(title)
+                continue
+            for what, times in seconds.items():
+                found.setdefault(what, {}).setdefault(title, []).extend(times)
     if len(set(counts.values())) > 1:
         raise SystemExit(f"{name}: the results differ in size: {counts}")
+    return found
+
+
+def measure(name: str, workload: Workload, program: Path | None, runs: int) -> list[Row]:
+    """A row for the bootstrap, and one for each kind of change."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = in_turns(name, contestants(workload, program, Path(folder)), workload.changes, runs)
     return [
         Row(
             name + WHAT[what],
