@@ -150,7 +150,7 @@ def test_what_is_faster_here_stays_and_a_long_one_says_why(on: Any) -> None:
 
 def test_on_this_machine_it_stays_and_says_so() -> None:
     reasoner = Reasoner("auto", spark=SparkOptions("local[2]"), budget=Budget(), threads=1)
-    fix(reasoner, SLOW_HERE)
+    fix(reasoner, replace(SLOW_HERE, here=1.0))
     result = reasoner.apply(facts=CHAIN, rules=CLOSURE)
     assert result.placement == "resident"
     assert result.reason == "maintained; stays on resident: Spark would run on this machine's own cores"
