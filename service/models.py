@@ -261,7 +261,13 @@ class TransactionResult(BaseModel):
     token: Annotated[str, Field(examples=["7-5f2c"])]
     changes: Annotated[dict[str, RelationChanges], Field(examples=[{"edge": {"inserted": 2, "deleted": 0}}])]
     strategy: Annotated[str, Field(examples=["update"])]
-    placement: Annotated[str, Field(examples=["resident"])]
+    placement: Annotated[
+        str,
+        Field(
+            description="`resident`, `spark`, or `mixed` if some strata are on Spark and some are not.",
+            examples=["resident"],
+        ),
+    ]
     cost: Annotated[
         dict[str, int],
         Field(

@@ -134,7 +134,6 @@ class Placements:
 
                     spark = cast("SparkPlacement", self.now)
                     self.now = MixedPlacement.around(spark, self._threads, error.message)
-                    self._refused_at = self.now.memory()
             else:
                 self.why = f"back on {target}: the transaction does not ask for another placement"
 
@@ -211,7 +210,8 @@ class Placements:
         except SparkUnavailableError as other:
             raise cannot_take(error, other) from other
         self.now = mixed
-        self.why = f"moved {_named(leaving)} to spark, because on resident {need}"
+        told = f"moved {_named(leaving)} to spark, because on resident {need}"
+        self.why = told if self._attempts == 1 else f"{self.why}; {told}"
 
     # ---- a cluster that is faster
 
@@ -313,8 +313,8 @@ class Placements:
 
     def _leaving(self, mixed: MixedPlacement, error: BudgetExceededError, circuit: Circuit) -> Set[str]:
         """The relations to go to Spark: those of the stratum that the error is about. If they are there already, their
-        tuples have no room here, and the strata go that read them here. After the first attempt in an epoch, also the
-        largest others, until half of what is here is gone; after some, everything.
+        tuples have no room here, and the strata go that read them here. After two attempts in an epoch, also the
+        largest others, until half of what is here is gone; after some more, everything.
         """
         if self._attempts > ATTEMPTS:
             return circuit.arities.keys()
@@ -327,7 +327,7 @@ class Placements:
                 if not names.isdisjoint(stratum.reads)
                 for name in stratum.relations
             }
-        if self._attempts > 1 or found <= mixed.away.keys():
+        if self._attempts > 2 or found <= mixed.away.keys():
             found |= _largest(mixed, circuit)
         return found
 

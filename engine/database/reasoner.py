@@ -110,7 +110,7 @@ class Reasoner:
 
     @property
     def placement(self) -> str:
-        """The placement that holds the state now: `resident` or `spark`."""
+        """What holds the state now: `resident`, `spark`, or `mixed` if some strata are here and some there."""
         return self.database.placement.name
 
     def close(self) -> None:

@@ -111,8 +111,12 @@ class Meter:
 
     def quiet(self) -> float:
         """How many derivations may be enumerated before `charge` has to be asked."""
-        leaves = None if self._leaves is None else max(0, self._leaves - self.course.spent)
-        return min(limit for limit in (self.left, leaves, self.course.quiet()) if limit is not None)
+        left, quiet = self.left, self.course.quiet()
+        if left is not None:
+            quiet = min(left, quiet)
+        if self._leaves is not None:
+            quiet = min(max(0, self._leaves - self.course.spent), quiet)
+        return quiet
 
     def passed(self, height: int, derivations: int) -> None:
         """So many derivations, no more than `quiet` said, were enumerated at a height."""

@@ -176,19 +176,24 @@ class ResidentEpoch:
         try:
             rows = held.push(codes, GROUND, weights)
         except PushOverflow as stop:
-            # What was pushed is taken back here: its entries are not made yet.
-            held.push(codes[: len(stop.rows)], GROUND, -weights[: len(stop.rows)])
-            held.free(np.unique(stop.rows))
+            done = len(stop.rows)
+            self._take_back_mirrored(held, codes[:done], weights[:done])
             raise stop.error from None
         try:
             held.change_entries(rows, weights, 0, len(rows))
         except BudgetExceededError:
-            held.push(codes, GROUND, -weights)
-            held.free(np.unique(rows))
+            self._take_back_mirrored(held, codes, weights)
             raise
         self._mirrored.append((held, codes, weights))
         self._state.resized((relation,))
         self._deltas[relation] = Batch(codes, GROUND, weights)
+
+    def _take_back_mirrored(self, held: Relation, codes: Codes, weights: Codes) -> None:
+        """Take tuples out of a mirror again that were pushed, but whose entries are not made."""
+        # What is undone must not be refused half way.
+        self._state.meter = None
+        held.free(np.unique(held.push(codes, GROUND, -weights)))
+        self._state.meter = self.meter
 
     def _reserve_change(self, name: str) -> None:
         """Reserve room for the change of a relation that the epoch reports."""
