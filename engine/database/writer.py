@@ -213,6 +213,14 @@ class Writer:
             staging.add(transaction)
             program, executed = self._execute(staging)
             record = self._record(program, executed, mark, start)
+            if transaction.dry_run:
+                # Nothing else is left of it.
+                try:
+                    here = {name: change.here() for name, change in record.relations.items()}
+                except BaseException:
+                    self._database.placement.rollback()
+                    raise
+                record = replace(record, relations=here)
             result = EpochResult(record.epoch, transaction.dry_run, record, self._decode_changes)
             self._results.add(result)
             if transaction.dry_run:
