@@ -99,7 +99,7 @@ def _measured(folder: Path, far: bool, what: str) -> tuple[float, float]:
     """(MiB, seconds)."""
     files = tuple(BatchFile(*held) for held in json.loads((folder / "files.json").read_text()))
     batch = FactFiles("edge", ("symbol", "symbol"), files)
-    spark = SparkOptions(import_rows=100_000 if far else HERE)
+    spark = SparkOptions(import_rows=100_000 if far else HERE, timeout=600)
     reasoner = Reasoner("spark", spark=spark)
     reasoner.apply(facts={"start": [(("spark",), 1)]}, rules=[("begun(x) :- start(x).", 1)])
     before, start = _peak(), time.perf_counter()

@@ -156,7 +156,7 @@ class Writer:
         places.begin(transaction.placement, transaction.dry_run, self.budget, Encoder(self._database.symbols))
         try:
             self._check_strategy()
-            if not isinstance(places.now, TakesFar):
+            if self._database.symbols.is_far and not isinstance(places.now, TakesFar):
                 # The placement that had far texts for the symbols may be gone after the epoch.
                 self._database.symbols.bring_near()
             return work()

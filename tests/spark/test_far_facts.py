@@ -122,16 +122,13 @@ def _outcome(do: Callable[[Stand], Any], stand: Stand) -> Any:
     return done.epoch, done.dry_run, done.counts, changes
 
 
-def _state(reasoner: Reasoner) -> Any:
+def _state(reasoner: Reasoner) -> dict[str, Any]:
     names = {*reasoner.relations(), *reasoner.database.program.stored}
-    held = {}
+    held: dict[str, Any] = {}
     for name in names:
         key = reasoner.database.program.key(name)
         if name in reasoner.relations():
-            told = {
-                domain: sorted(map(repr, reasoner.weighted(name, domain))) for domain in ("all", "asserted")
-            }
-            held[name] = told, reasoner.count(name, "derived")
+            held[name] = sorted(map(repr, reasoner.weighted(name))), reasoner.count(name, "derived")
         else:
             held[name] = reasoner.database.placement.count(key, "asserted")
     return held
