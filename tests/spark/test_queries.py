@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from engine.spark.placement import SparkPlacement
+from engine.spark.session.session import SparkSource
 from engine.spark.tables import Tables
 from engine.spark.work import semi_naive
 from tests.spark.compare import assert_same_epoch, assert_same_state
@@ -20,14 +21,20 @@ LONG = [((i, i + 1), 1) for i in range(60)]
 CLOSURE = [("t(x, y) :- e(x, y).", 1), ("t(x, z) :- t(x, y), t(y, z).", 1), ("u(y, x) :- t(x, y).", 1)]
 
 
+def stored(source: SparkSource) -> int:
+    """Collections that Spark keeps in its storage."""
+    return int(source.session().sparkContext._jsc.getPersistentRDDs().size())
+
+
 def placement_of(reasoner: Reasoner) -> SparkPlacement:
     placement = reasoner.database.placement
     assert isinstance(placement, SparkPlacement)
     return placement
 
 
+@classic
 @pytest.mark.parametrize("weight", [1, -1])
-def test_a_height_of_a_small_change_takes_one_query(on_spark: Make, weight: int) -> None:
+def test_a_height_of_a_small_change_takes_one_query(on_spark: Make, source: SparkSource, weight: int) -> None:
     """The relations are on the executors, the changes in the driver: what is derived brings along what was there."""
     spark, resident = on_spark("mixed"), Reasoner()
     placement_of(spark)._tables.local_rows = 50
@@ -36,11 +43,12 @@ def test_a_height_of_a_small_change_takes_one_query(on_spark: Make, weight: int)
         one.apply(facts=facts, rules=REACH)
         if weight < 0:
             one.apply(facts={"s": [((56,), 1)]})
-    before = placement_of(spark).queries
+    before, kept = placement_of(spark).queries, stored(source)
     told = [one.apply(facts={"s": [((56,), weight)]}) for one in (spark, resident)]
     # The weight that a fact has which is retracted; what is known of it in s and in r; then a query each for r(57) to
     # r(60), and for what follows from r(60), which is nothing.
     assert placement_of(spark).queries - before == (2 if weight > 0 else 3) + 5
+    assert stored(source) == kept, "what a query reads twice is given back"
     assert_same_epoch(*told)
     assert_same_state(spark, resident)
     spark.check_invariants()
