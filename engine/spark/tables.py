@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +33,7 @@ from engine.errors import SparkUnavailableError, ZedlogError
 from engine.spark.frames import from_driver
 from engine.spark.session.checkpoints import Checkpoints
 from engine.spark.session.failures import FAILURES, lost, session_ended, typed
+from engine.spark.session.observed import Observed, can_observe
 from engine.spark.session.session import SparkSource
 from engine.spark.session.watch import Ended, executors, watching
 
@@ -90,6 +91,7 @@ class Tables:
         self._patience = options.timeout if options.cluster else None
         self.partitions = options.partitions
         self.local_rows = options.local_rows
+        self.observes = can_observe(options)
         self.queries = 0
         self._stop: float | None = None
         self._cancelled: Callable[[], bool] | None = None
@@ -149,6 +151,17 @@ class Tables:
                 columns = zip(schema, zip(*some, strict=True), strict=True)
                 yield pa.RecordBatch.from_arrays([pa.array(c, f.type) for f, c in columns], schema=schema)
 
+    def collect_twice_read(self, rows: DataFrame, reading: Callable[[DataFrame], DataFrame]) -> pa.Table:
+        """All rows of a small query that reads `rows`, which are few, more than once: they are computed once, when the
+        query comes to them. (A cached frame is not recognized where both sides of a join read it.)"""
+        with self._running(small=True):
+            kept = rows.localCheckpoint(eager=False)
+            try:
+                return reading(kept).toArrow().combine_chunks()
+            finally:
+                with suppress(*FAILURES):  # the storage is gone with its session
+                    self._checkpoints.drop(kept)
+
     def checkpoint(self, frame: DataFrame, rows: int | None = None) -> Table:
         """Compute the rows and keep them on the executors. `rows`: their number, if it is known."""
         if rows is None:
@@ -164,6 +177,24 @@ class Tables:
             self.release(Table(0, None, kept))
             raise
         return Table(int(array_of(found, ROWS).sum()), None, kept), found
+
+    def observed(self, frame: DataFrame, measures: Mapping[str, str]) -> tuple[Table, dict[str, int]]:
+        """A checkpoint, and aggregates over all of its rows (SQL, by name) with the number of ROWS. Where `observes`
+        says so, they are taken while the rows are computed; elsewhere by one more query."""
+        wanted = {ROWS: "count(1)", **measures}
+        columns = [F.expr(text).alias(name) for name, text in wanted.items()]
+        observed = Observed(frame, columns) if self.observes else None
+        kept = self._kept(frame if observed is None else observed.frame)
+        try:
+            seen = None if observed is None else observed.told()
+            # Spark may leave the aggregates out of a plan that it finds to be empty.
+            if seen is None or seen.keys() != wanted.keys():
+                seen = self.collect(kept.agg(*columns)).to_pylist()[0]
+        except BaseException:
+            self.release(Table(0, None, kept))
+            raise
+        found = {name: int(value or 0) for name, value in seen.items()}
+        return Table(found[ROWS], None, kept), found
 
     def _kept(self, frame: DataFrame) -> DataFrame:
         with self._running(small=False):

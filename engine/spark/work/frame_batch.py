@@ -44,6 +44,22 @@ class Measures:
             if start.relation in names
         }
 
+    def over_all(self, weight: str) -> dict[str, str]:
+        """The same aggregates, in SQL by name, over rows that are not grouped."""
+        found = {
+            f"start{i}": f"count_if({weight} != 0 AND {fit})" for i, fit in enumerate(self._starts.values())
+        }
+        for number in range(len(self._names)):
+            found[f"{_CHANGED}{number}"] = f"count_if({REL} = {number} AND {weight} != 0)"
+            found[f"{_NET}{number}"] = f"sum(if({REL} = {number}, {weight}, 0L))"
+        return found
+
+    def read_all(self, found: Mapping[str, int]) -> Measured:
+        """What `over_all` found."""
+        numbers = [(name, number) for number, name in enumerate(self._names)]
+        changed, net = ({name: found[f"{of}{n}"] for name, n in numbers} for of in (_CHANGED, _NET))
+        return Measured(changed, net, {start: found[f"start{i}"] for i, start in enumerate(self._starts)})
+
     def columns(self, weight: str) -> list[Column]:
         """The aggregates. weight: the column of the changes; a row where it is zero is not a change."""
         found = [f"count_if({weight} != 0) AS {_CHANGED}", f"sum({weight}) AS {_NET}"]

@@ -28,6 +28,9 @@ from engine.spark.version import Version
 from engine.spark.work.frame_batch import FrameBatch, Measured
 from engine.spark.work.frames import PARTS, OnExecutors
 
+MEASURES = 40
+"""So many aggregates at most are taken of each row as it is computed; more are left to a query, which is compiled as a
+whole."""
 _KNOWN, _SUPPORTS = "known", "supports"
 
 
@@ -103,21 +106,37 @@ class SemiNaive(OnExecutors):
             .where(f"{SUPPORT} != 0 OR {DERIVATIONS} != 0 OR {REL} < 0")
         )
         entry = f"if({SUPPORT} > 0 AND {_KNOWN} = 0, 1L, 0L) AS {ENTRY}"
-        table, measured = self._tables.measured(
-            found.selectExpr(*self._key, f"{height} AS {HEIGHT}", SUPPORT, entry, DERIVATIONS),
-            [REL],
-            [*self._measured(), F.sum(DERIVATIONS).alias(DERIVATIONS)],
-        )
-        self._keep(table)
-        number = self._opened(height, table.frame.drop(DERIVATIONS), measured, table)
-        marks = array_of(measured, REL)
-        return Supports(
-            table,
-            {height: number} if number else {},
-            False,
-            int(array_of(measured, DERIVATIONS).sum()),
-            marks[marks < 0].tolist(),
-        )
+        rows = found.selectExpr(*self._key, f"{height} AS {HEIGHT}", SUPPORT, entry, DERIVATIONS)
+        over_all = self._over_all()
+        if len(over_all) <= MEASURES:
+            table, told = self._tables.observed(rows, over_all)
+            self._keep(table)
+            supports = {name: told[f"{_SUPPORTS}{number}"] for number, name in enumerate(self._names)}
+            measured, derivations = self._measures.read_all(told), told[DERIVATIONS]
+            marks = self._marks(table.frame) if told[REL] < 0 else []
+        else:
+            table, by_rel = self._tables.measured(
+                rows, [REL], [*self._measured(), F.sum(DERIVATIONS).alias(DERIVATIONS)]
+            )
+            self._keep(table)
+            supports, measured = self._supports_in(by_rel), self._measures.read(by_rel)
+            derivations = int(array_of(by_rel, DERIVATIONS).sum())
+            rels = array_of(by_rel, REL)
+            marks = rels[rels < 0].tolist()
+        number = self._opened(height, _Part(table.frame.drop(DERIVATIONS), supports, table), measured)
+        return Supports(table, {height: number} if number else {}, False, derivations, marks)
+
+    def _over_all(self) -> dict[str, str]:
+        found = self._measures.over_all(ENTRY)
+        for number in range(len(self._names)):
+            found[f"{_SUPPORTS}{number}"] = f"count_if({REL} = {number} AND {SUPPORT} != 0)"
+        return found | {DERIVATIONS: f"sum({DERIVATIONS})", REL: f"min({REL})"}
+
+    def _marks(self, rows: DataFrame) -> list[int]:
+        """The negative `rel`s: few rules meet a binding without a value, so mostly this is not asked."""
+        marks = self._tables.collect(rows.where(f"{REL} < 0").select(REL).distinct())
+        found: list[int] = array_of(marks, REL).tolist()
+        return found
 
     def settle(self, height: int) -> FrameBatch | None:
         if height not in self._open:
@@ -139,8 +158,9 @@ class SemiNaive(OnExecutors):
         rows = self._from_outside(height).selectExpr(
             *self._key, HEIGHT, f"{WEIGHT} AS {SUPPORT}", f"if({WEIGHT} > 0, 1L, 0L) AS {ENTRY}"
         )
-        measured = self._tables.collect(rows.groupBy(REL).agg(*self._measured()))
-        self._opened(height, rows, measured, self._held[0])
+        found = self._tables.collect(rows.groupBy(REL).agg(*self._measured()))
+        part = _Part(rows, self._supports_in(found), self._held[0])
+        self._opened(height, part, self._measures.read(found))
 
     def _measured(self) -> list[Column]:
         return [*self._measures.columns(ENTRY), F.expr(f"count_if({SUPPORT} != 0) AS {_SUPPORTS}")]
@@ -156,12 +176,14 @@ class SemiNaive(OnExecutors):
         assert self._given is not None, "a height of it was asked for"
         return self._given.where(F.col(HEIGHT) == height)
 
-    def _opened(self, height: int, frame: DataFrame, measured: pa.Table, table: Table) -> int:
+    def _supports_in(self, found: pa.Table) -> dict[str, int]:
+        """By relation, the number of supports."""
+        return {self._names[row[REL]]: row[_SUPPORTS] for row in found.to_pylist() if row[REL] >= 0}
+
+    def _opened(self, height: int, part: _Part, measured: Measured) -> int:
         """Note what came of a height; returns how many supports that is."""
-        supports = {self._names[row[REL]]: row[_SUPPORTS] for row in measured.to_pylist() if row[REL] >= 0}
-        part = _Part(frame, supports, table)
         if part.rows:
-            self._open[height] = part, self._measures.read(measured)
+            self._open[height] = part, measured
         return part.rows
 
     def _unite(self) -> None:
