@@ -24,7 +24,13 @@ from engine.errors import (
 
 _CAUSED, _DEPTH = "Caused by: ", 20
 _NO_SOURCE = ("DATA_SOURCE_NOT_FOUND", "Failed to find the data source", "Failed to find data source")
-_NO_CLASS = ("ClassNotFoundException", "NoClassDefFoundError", "NoSuchMethodError", "AbstractMethodError")
+_NO_CLASS = (
+    "ClassNotFoundException",
+    "NoClassDefFoundError",
+    "NoSuchMethodError",
+    "AbstractMethodError",
+    "IncompatibleClassChangeError",
+)
 _NO_DRIVER = ("No suitable driver", *_NO_CLASS)
 _NO_TABLE = re.compile(
     r"(?i)table .{0,120}not found|relation .{0,120}does not exist|table .{0,120}doesn't exist|no such table|"

@@ -227,6 +227,12 @@ def test_a_missing_package_is_named(kind: str, driver: str, named: str) -> None:
             "does not work with Spark 4.3.0: 'void LogicalRDD.<init>()'",
         ),
         (
+            {"path": "t", "format": "iceberg"},
+            "calling o1.load.\n: java.lang.IncompatibleClassChangeError: Found interface CatalogManager",
+            "package_missing",
+            "does not work with Spark 4.3.0: Found interface CatalogManager",
+        ),
+        (
             {"path": "t", "format": "delta", "options": {"version_as_of": "77"}},
             "[DELTA_VERSION_NOT_FOUND] Cannot time travel Delta table to version 77.",
             "source_unreadable",
