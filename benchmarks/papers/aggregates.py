@@ -155,9 +155,7 @@ def threads(settings: Settings) -> Section:
         rows.append(row := Row(title, found, note=note))
         one, two = (row.median(_threads(number)) for number in THREADS)
         if one >= LONG_ENOUGH:
-            reason = (
-                "aggregates and small heights run in one thread, and threads share the caches and the cores"
-            )
+            reason = "not examined; likely heights too small to share, and other load on the cores"
             targets.append(Target(f"{title}: one thread / two", one / two, FASTER, most=True, reason=reason))
     slowest = max(rows, key=lambda row: row.median(_threads(1)))
     best = max(rows, key=lambda row: row.median(_threads(1)) / row.median(_threads(2)))

@@ -56,9 +56,7 @@ GALEN = {"tiny": 0.03, "small": 0.15, "default": 0.3, "large": 1.0}
 """The share of Galen's classes."""
 OPERATIONS = {"tiny": 300, "small": 10_000, "default": 60_000, "large": None}
 MODULES = {"tiny": 1, "small": 6, "default": 24, "large": 100}
-REASON = (
-    "what was done before the switch is lost, and below a few milliseconds the fixed cost of an epoch shows"
-)
+REASON = "not examined; likely an update that was abandoned late, or a bootstrap where the update was cheaper"
 AT_LEAST = 0.002
 """Seconds below which a ratio of two times says nothing."""
 

@@ -204,7 +204,7 @@ def _symmetric(rows: Sequence[Row]) -> list[Target]:
     if len(found) != 2:
         return []
     away, back = found.values()
-    reason = "tuples whose derivations go must look for others, those that come need not"
+    reason = "not examined"
     return [Target("1 %: update, removed / added", away / back, 1.5, reason=reason)]
 
 
