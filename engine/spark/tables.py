@@ -151,17 +151,6 @@ class Tables:
                 columns = zip(schema, zip(*some, strict=True), strict=True)
                 yield pa.RecordBatch.from_arrays([pa.array(c, f.type) for f, c in columns], schema=schema)
 
-    def collect_twice_read(self, rows: DataFrame, reading: Callable[[DataFrame], DataFrame]) -> pa.Table:
-        """All rows of a small query that reads `rows`, which are few, more than once: they are computed once, when the
-        query comes to them. (A cached frame is not recognized where both sides of a join read it.)"""
-        with self._running(small=True):
-            kept = rows.localCheckpoint(eager=False)
-            try:
-                return reading(kept).toArrow().combine_chunks()
-            finally:
-                with suppress(*FAILURES):  # the storage is gone with its session
-                    self._checkpoints.drop(kept)
-
     def checkpoint(self, frame: DataFrame, rows: int | None = None) -> Table:
         """Compute the rows and keep them on the executors. `rows`: their number, if it is known."""
         if rows is None:

@@ -11,17 +11,15 @@ was summed up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from typing import Protocol
+from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from engine.circuit.normal import Fold
 from engine.circuit.plan import Check, CompiledRule, Extend, Plan
-from engine.data.arrow import HEIGHT, array_of, columns
+from engine.data.arrow import HEIGHT, columns
 from engine.errors import EvaluationError
 from engine.spark.changes import Changes
 from engine.spark.frames import DERIVATIONS, FAULT, REL, WEIGHT, long, padded, united
@@ -37,19 +35,6 @@ TOGETHER = 32
 compile it."""
 
 
-class Beside(Protocol):
-    """What wants the old rows of the tuples that a query derives, and gets them from the same query."""
-
-    def wants(self, relations: Set[str], /) -> bool:
-        """Whether there may be old rows in these relations."""
-
-    def asking(self, derived: DataFrame, relations: Set[str], /) -> DataFrame:
-        """The derived rows, which are of these relations, and the old ones in one frame."""
-
-    def answered(self, found: pa.Table, /) -> pa.Table:
-        """Take the old rows; returns the derived ones."""
-
-
 class Branches:
     """See the module. `subject`: the stratum whose relations get the supports."""
 
@@ -62,8 +47,6 @@ class Branches:
         self._frames: list[DataFrame] = []
         self._started: dict[tuple[bool, int | None], list[Started]] = {}
         """By smallness and shape, plans that are still to be lowered."""
-        self._heads: set[str] = set()
-        """The relations that get supports."""
         self._sources: list[CompiledRule | Fold] = []
         self.faulty: set[str] = set()
         """Rules (ids) that met a binding without a value."""
@@ -85,18 +68,16 @@ class Branches:
     def take(self) -> DataFrame:
         """All branches that are frames, not summed up; there are none left then."""
         frames, self._frames = [*self._frames, *self._lowered()], []
-        self._heads.clear()
         return united(frames)
 
-    def summed(self, few: bool, beside: Beside | None = None) -> Supports:
+    def summed(self, few: bool) -> Supports:
         """All branches, summed up; there are none left then. few: try to bring the result to the driver, where it stays
-        if it is small; `beside` then gets what it wants.
+        if it is small.
 
         Raises:
             EvaluationError: see `checked`.
         """
         given, self._given = pa.concat_tables(self._given) if self._given else None, []
-        heads, self._heads = self._heads, set()
         if few and given is not None and not self and self._tables.small(given.num_rows):
             summed = summed_rows(given, self._width)
             if summed is not None:
@@ -106,22 +87,13 @@ class Branches:
             if put is not None:
                 self._frames.append(put.frame)
             rows = summed_up(self.take(), self._width)
-            found = self._brought(rows, heads, beside) if few else None
+            found = self._tables.collect_small(rows) if few else None
             if found is not None:
                 return self.checked(Supports.local(self._tables.local(found)))
             return self.checked(on_executors(rows, self._tables))
         finally:
             if put is not None:
                 self._tables.release(put)
-
-    def _brought(self, rows: DataFrame, heads: Set[str], beside: Beside | None) -> pa.Table | None:
-        """The rows, which are of the relations `heads`, in the driver; None if they are too many."""
-        if beside is None or not beside.wants(heads):
-            return self._tables.collect_small(rows)
-        some = rows.limit(self._tables.local_rows + 1)
-        found = self._tables.collect_twice_read(some, lambda derived: beside.asking(derived, heads))
-        found = beside.answered(found)
-        return found if self._tables.small(found.num_rows) else None
 
     def checked(self, supports: Supports) -> Supports:
         """The same supports, after the rules are noted that met a binding without a value.
@@ -143,7 +115,6 @@ class Branches:
     def give(self, rows: pa.Table) -> None:
         """Add rows that are in the driver."""
         self._given.append(rows)
-        self._heads.update(self._names[rel] for rel in np.unique(array_of(rows, REL)).tolist())
 
     def derive(
         self, rule: CompiledRule, plan: Plan, changes: Changes, see: See, weight: int, small: bool
@@ -157,7 +128,6 @@ class Branches:
             return False
         started = Started(rule, plan, changes.frame, see, weight)
         self._started.setdefault((small, shape(plan)), []).append(started)
-        self._heads.add(plan.head)
         return True
 
     def _lowered(self) -> list[DataFrame]:
@@ -185,7 +155,6 @@ class Branches:
         """Add the changes of a fold's target in the groups of the tuples `touched`. few: there are few of these."""
         frame = refolded(fold, sources, united([groups(fold, tuples) for tuples in touched]), old, few)
         if frame is not None:
-            self._heads.add(fold.target)
             rows = frame.select(
                 F.lit(self._names.index(fold.target)).alias(REL),
                 *padded(fold.arity, self._width),
@@ -198,7 +167,6 @@ class Branches:
 
     def rows(self, relation: str, arity: int, frame: DataFrame) -> None:
         """Add asserted weights: (c0 .., weight)."""
-        self._heads.add(relation)
         self._frames.append(
             frame.select(
                 F.lit(self._names.index(relation)).alias(REL),

@@ -63,16 +63,14 @@ class Choice:
         subject = self._subject
         old = sum(version.rows for version in subject.versions.values()) if subject.rebuilt else 0
         self.expect(branches.given, old)
-        # What has old rows gets them from the query that derives.
-        local = None if self._large or subject.rebuilt else LocalWork(subject)
-        found = branches.summed(not self._large, local) if branches else None
+        found = branches.summed(few=not self._large) if branches else None
         if found is not None:
             if self._tables.small(max(found.table.rows, old, 1)):
                 # It may not have been so large after all.
                 found = found.in_driver_of(self._tables)
             self._large = not found.in_driver
         if not self._large:
-            self._work = self._in_driver = local or LocalWork(subject)
+            self._work = self._in_driver = LocalWork(subject)
         elif found is not None and SemiNaive.possible(subject, found):
             self._work = SemiNaive(subject)
         else:

@@ -1,19 +1,17 @@
 """The work on a stratum while it is small: in the driver, in the resident placement's own structures.
 
 For each relation there are two arrangements without indexes: one holds the tuples that are touched as they were, one as
-they are. A tuple's old supports are looked up on the executors when it is first touched: by the query that derives it,
-so that a height takes one query, or by one for all facts that are given. Where the relation's layers are in the driver
-too, no query is needed. Settling a height needs none.
+they are. A tuple's old supports are looked up on the executors when it is first touched, in one query for all that a
+height touches. Where the relation's layers are in the driver too, no query is needed. Settling a height needs none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -25,13 +23,12 @@ from engine.resident.folds import distinct_rows
 from engine.resident.layout import I32, NONE
 from engine.resident.relation import PushOverflow, Relation
 from engine.spark.changes import Changes, count_fitting
-from engine.spark.frames import DERIVATIONS, REL, WEIGHT, padded, united
-from engine.spark.plans.branches import Branches
+from engine.spark.frames import REL, WEIGHT, padded, united
 from engine.spark.supports import Subject, Supports
 from engine.spark.version import Change, layer
 from engine.spark.work.work import HandedOver, NewVersion, Seen, Worker, begun
 
-BATCH, OLD = "in_batch", "old"
+BATCH = "in_batch"
 
 
 class LocalWork(Worker):
@@ -53,8 +50,6 @@ class LocalWork(Worker):
             for name, version in versions.items()
         }
         self._asked = {name: Relation(name, version.arity) for name, version in versions.items()}
-        self._stored = [] if subject.rebuilt else [n for n, version in versions.items() if version.stored]
-        """The relations of which old rows are on the executors, and are still to be looked up."""
         self._schedule: dict[int, dict[str, list[I32]]] = {}
         for name, version in versions.items():
             for part in version.local:
@@ -86,66 +81,30 @@ class LocalWork(Worker):
             self.rows += len(rows)
             self._look_later(name, rows, heights)
 
-    def summed(self, branches: Branches, height: int, few: bool) -> Supports:
-        return branches.summed(few, self)
-
     def _look_up(self, tuples: Mapping[str, Codes]) -> None:
         """Get the old supports of tuples that are touched for the first time."""
+        if self.subject.rebuilt:
+            return
         asked = []
         for name, codes in tuples.items():
-            if name in self._stored:
-                new = self._first(name, codes)
+            if self.subject.versions[name].stored:
+                fold = self._folds.get(name)
+                if fold is not None:
+                    # A fold in place looks at all tuples of a group: one stands for it.
+                    codes = codes.copy()
+                    codes[:, fold.place] = 0
+                    codes = distinct_rows(codes)
+                new = np.flatnonzero(self._asked[name].rows_of(codes) == NONE)
                 if len(new):
-                    asked.append((name, self.subject.rows(name, new)))
+                    self._asked[name].push(codes[new], np.zeros(1, np.int32), np.ones(1, np.int64))
+                    asked.append((name, self.subject.rows(name, codes[new])))
         if not asked:
             return
         keys = self._tables.local(pa.concat_tables([table for _, table in asked])).frame
         found = self._tables.collect(united([self._known(name, keys) for name, _ in asked]))
+        rel = array_of(found, REL)
         for name, _ in asked:
-            self._know(name, self._of(found, name))
-
-    def wants(self, relations: Set[str]) -> bool:
-        return not relations.isdisjoint(self._stored)
-
-    def asking(self, derived: DataFrame, relations: Set[str]) -> DataFrame:
-        changing = derived.where(F.col(WEIGHT) != 0)
-        old = united([self._known(name, changing) for name in self._stored if name in relations])
-        told = old.withColumnsRenamed({SUPPORT: WEIGHT, ENTRY: DERIVATIONS}).withColumn(OLD, F.lit(True))
-        return derived.withColumn(OLD, F.lit(False)).union(told)
-
-    def answered(self, found: pa.Table) -> pa.Table:
-        derived = found.filter(pc.invert(found.column(OLD))).drop_columns(OLD)
-        changing = derived.filter(pc.not_equal(derived.column(WEIGHT), 0))
-        old = found.filter(found.column(OLD)).drop_columns(OLD)
-        old = old.rename_columns({WEIGHT: SUPPORT, DERIVATIONS: ENTRY})
-        for name in self._stored:
-            rows, arity = self._of(old, name), self.subject.versions[name].arity
-            unknown = self._asked[name].rows_of(self._spots(name, codes_of(rows, arity))) == NONE
-            self._first(name, codes_of(self._of(changing, name), arity))
-            self._know(name, rows.filter(pa.array(unknown)))
-        return derived
-
-    def _of(self, rows: pa.Table, name: str) -> pa.Table:
-        """The rows of one relation."""
-        return rows.take(pa.array(np.flatnonzero(array_of(rows, REL) == self.subject.names.index(name))))
-
-    def _spots(self, name: str, codes: Codes) -> Codes:
-        """What tuples touch. A fold in place looks at all tuples of a group: one stands for it."""
-        fold = self._folds.get(name)
-        if fold is not None:
-            codes = codes.copy()
-            codes[:, fold.place] = 0
-        return codes
-
-    def _first(self, name: str, codes: Codes) -> Codes:
-        """What is touched for the first time; the next time it is not."""
-        spots = self._spots(name, codes)
-        if name in self._folds:
-            spots = distinct_rows(spots)
-        new: Codes = spots[self._asked[name].rows_of(spots) == NONE]
-        if len(new):
-            self._asked[name].push(new, np.zeros(1, np.int32), np.ones(1, np.int64))
-        return new
+            self._know(name, found.take(pa.array(np.flatnonzero(rel == self.subject.names.index(name)))))
 
     def _known(self, name: str, keys: DataFrame) -> DataFrame:
         """The stored rows of the tuples in `keys`."""
@@ -158,7 +117,7 @@ class LocalWork(Worker):
         )
         fold = self._folds.get(name)
         key = [REL, *(column(c) for c in (range(version.arity) if fold is None else fold.group))]
-        wanted = keys.where(F.col(REL) == number).select(*key)
+        wanted = keys.where(F.col(REL) == number).select(*key).distinct()
         return rows.join(F.broadcast(wanted), key, "left_semi").select(*rows.columns)
 
     def _know(self, name: str, rows: pa.Table) -> None:
