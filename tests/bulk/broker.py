@@ -1,12 +1,11 @@
 """What the tests of streams and tables run against: a Kafka broker, and jars from the Java registry.
 
-Maven resolves the jars, once a machine. A test is skipped, with the reason, where it cannot.
+Ivy, which PySpark brings, resolves the jars, once a machine. A test is skipped, with the reason, where it cannot.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -16,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
+import pyspark
 import pytest
 
 from engine.spark.session.java import java_home
@@ -28,27 +28,26 @@ CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
 BUNDLED = "com.google.code.findbugs:jsr305,org.scala-lang.modules:scala-parallel-collections_2.13"
 """What the connector asks for and Spark has already."""
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>zedlog</groupId><artifactId>tests</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
-_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+_IVY = """<ivy-module version="2.0"><info organisation="zedlog" module="tests"/><dependencies>{}</dependencies>
+</ivy-module>"""
+_DEPENDENCY = '<dependency org="{}" name="{}" rev="{}" conf="*->default,runtime"/>'
 
 
 @cache
 def class_path(*packages: str) -> str:
     """The jars of packages and of what they need, as Java takes them."""
-    maven = shutil.which("mvn")
-    if maven is None:
-        pytest.skip("mvn, which resolves the jars, is not installed")
+    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     with tempfile.TemporaryDirectory() as folder:
         needed = "".join(_DEPENDENCY.format(*package.split(":")) for package in packages)
-        (Path(folder) / "pom.xml").write_text(_POM.format(needed))
-        command = [maven, "-q", "-B", "dependency:build-classpath", "-Dmdep.outputFile=path.txt"]
+        (Path(folder) / "ivy.xml").write_text(_IVY.format(needed))
+        java = str(java_home() / "bin" / "java")
+        command = [java, "-cp", str(ivy), "org.apache.ivy.Main", "-ivy", "ivy.xml", "-cachepath", "path.txt"]
         try:
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500)
         except subprocess.TimeoutExpired:
             pytest.skip(f"the Java registry did not answer in time for {', '.join(packages)}")
         if done.returncode:
-            line = next((x for x in done.stdout.splitlines() if "ERROR" in x), "no message")
+            line = next((x for x in done.stdout.splitlines() if "not found" in x), "no message")
             pytest.skip(f"{', '.join(packages)} cannot be resolved: {line[:200]}")
         return (Path(folder) / "path.txt").read_text().strip()
 
