@@ -14,7 +14,7 @@ ENV PATH=/opt/zedlog/bin:$PATH
 # development too, and its hashes cover all or nothing; so they are installed and taken out again.
 COPY requirements.lock ./
 RUN pip install --require-hashes -r requirements.lock \
-    && pip uninstall --yes clingo hypothesis ipykernel mkdocs-material mypy nbclient owlrl playwright polars pytest pytest-timeout pytest-xdist pyyaml rdflib reasonable ruff schemathesis scipy setuptools sparqlwrapper
+    && pip uninstall --yes clingo hypothesis ipykernel matplotlib mkdocs-material mypy nbclient owlrl playwright polars pytest pytest-timeout pytest-xdist pyyaml rdflib reasonable ruff schemathesis scipy setuptools sparqlwrapper
 COPY pyproject.toml README.md ./
 COPY engine engine
 COPY service service
