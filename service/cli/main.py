@@ -55,7 +55,7 @@ COMMANDS = {
         ),
         "sync": (
             "sources:sync",
-            "Make a source assert exactly the rows of files: only the difference is applied.",
+            "Make a source assert exactly the rows of files, or of a table: only the difference is applied.",
         ),
         "sources": (
             "sources:sources_app",
@@ -69,7 +69,8 @@ COMMANDS = {
     "Import and export in bulk, through Spark": {
         "import": (
             "imports:import_files",
-            "Import files as one transaction: one epoch, or nothing. Ctrl-C cancels it.",
+            "Import files, or what is new in a topic, or a table, as one transaction: one epoch, or nothing. Ctrl-C "
+            "cancels it.",
         ),
         "export": ("exports:export", "Export the tuples of one epoch to files. Ctrl-C cancels it."),
         "jobs": ("jobs:jobs_app", "Bulk imports and exports: list, watch, cancel."),

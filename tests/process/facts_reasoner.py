@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from engine.data.facts import FileFacts
 from engine.data.symbols import SymbolTable
 from engine.data.transaction import Transaction
 from engine.data.values import decode, encode_value, type_of
 from engine.database.epoch import EpochRecord, EpochResult
 from engine.database.reasoner import GroupResult
 from engine.database.saved import SavedState
-from engine.errors import NegativeWeightError, ZedlogError
+from engine.errors import BatchUnreadableError, NegativeWeightError, ZedlogError
 from engine.language.schema import Column, ColumnType, Schema
 from engine.maintenance.change import RelationChange
 from engine.server.interruption import Interruption
@@ -50,7 +51,7 @@ class FactsReasoner:
             try:
                 self.weights = self._changed(transaction)
                 failures.append(None)
-            except NegativeWeightError as error:
+            except (BatchUnreadableError, NegativeWeightError) as error:
                 failures.append(error)
         if all(failures):
             return GroupResult(None, [failure for failure in failures if failure is not None])
@@ -74,7 +75,8 @@ class FactsReasoner:
     def _changed(self, transaction: Transaction) -> Weights:
         after = dict(self.weights)
         for fact in transaction.facts:
-            for row in fact.tuples:
+            tuples = fact.tuples.read()[0] if isinstance(fact.tuples, FileFacts) else fact.tuples
+            for row in tuples:
                 columns = tuple(Column(f"x{i}", type_of(value)) for i, value in enumerate(row))
                 self.schemas.setdefault(fact.relation, Schema(fact.relation, columns))
                 key = fact.relation, tuple(encode_value(value, self.symbols) for value in row)

@@ -112,8 +112,8 @@ WRONG: list[tuple[str, str, Any, str, str]] = [
         "imports",
         {**IMPORT, "format": "xml"},
         "invalid_request",
-        'format must be "csv", "tsv", "jsonl", "parquet", "ntriples", "nquads", "turtle", "trig", "rdfxml", "jsonld", '
-        '"rdf" or "facts", not "xml"',
+        'format must be "csv", "tsv", "jsonl", "parquet", "orc", "avro", "delta", "iceberg", "ntriples", "nquads", '
+        '"turtle", "trig", "rdfxml", "jsonld", "rdf" or "facts", not "xml"',
     ),
     ("no format", "imports", {"path": "a.x", "relation": "e"}, "invalid_request", "does not say the format"),
     (
