@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +13,10 @@ from engine.maintenance.placement import Budget
 from engine.maintenance.policy import BootstrapCost
 from engine.maintenance.speed import Cluster, Rates, Work, judged
 from engine.spark.session.session import SparkOptions, SparkSource
-from tests.full import FULL
 from tests.mixed.conftest import mixed_of
 from tests.oracle.subject import changes_of
 from tests.spark.compare import assert_same_state
-from tests.spark.conftest import options, patient
-from tests.spark.standalone import Standalone
+from tests.spark.conftest import patient
 from zedlog import Reasoner
 
 pytestmark = patient
@@ -170,22 +167,3 @@ def test_a_dry_run_is_evaluated_where_the_state_is(on: Any) -> None:
     promised = reasoner.dry_run(facts=CHAIN, rules=CLOSURE)
     assert promised.placement == "resident"
     assert reasoner.placement == "resident"
-
-
-@pytest.mark.skipif(not FULL, reason="starts a cluster of two workers; set ZEDLOG_FULL=1")
-def test_both_decisions_on_a_cluster_of_two_workers(java: None, tmp_path: Path) -> None:
-    with Standalone(tmp_path, workers=2) as cluster:
-        source = SparkSource(options(cluster.address, partitions=2, timeout=60))
-        try:
-            for rates in (SLOW_HERE, replace(SLOW_THERE, here=1.0, there=0.01)):
-                reasoner = Reasoner("auto", spark=source, budget=Budget(), threads=1)
-                fix(reasoner, rates)
-                if rates is SLOW_HERE:
-                    check_a_bootstrap_goes_and_comes_home(reasoner)
-                else:
-                    result = reasoner.apply(facts=CHAIN, rules=CLOSURE)
-                    assert result.placement == "resident"
-                    assert "{tc} would not be derived faster there" in result.reason
-                reasoner.close()
-        finally:
-            source.close()

@@ -21,10 +21,19 @@ from engine.errors import (
     SparkUnavailableError,
     ZedlogError,
 )
+from engine.maintenance.placement import Budget
 from engine.spark.placement import SparkPlacement
 from engine.spark.session.session import SparkSource
 from engine.spark.session.watch import executors
 from tests.full import full
+from tests.mixed.test_speed import (
+    CHAIN,
+    CLOSURE,
+    SLOW_HERE,
+    SLOW_THERE,
+    check_a_bootstrap_goes_and_comes_home,
+    fix,
+)
 from tests.oracle.programs import History, histories
 from tests.spark.compare import assert_same_epoch, assert_same_state
 from tests.spark.conftest import classic, options, reasoners
@@ -259,3 +268,16 @@ def test_an_interpreter_that_is_not_there(cluster: Standalone, monkeypatch: pyte
             made.session()
     finally:
         made.close()
+
+
+def test_auto_goes_to_a_faster_cluster_and_stays_where_it_is_not_faster(session: SparkSource) -> None:
+    for rates in (SLOW_HERE, replace(SLOW_THERE, here=1.0, there=0.01)):
+        reasoner = Reasoner("auto", spark=session, budget=Budget(), threads=1)
+        fix(reasoner, rates)
+        if rates is SLOW_HERE:
+            check_a_bootstrap_goes_and_comes_home(reasoner)
+        else:
+            result = reasoner.apply(facts=CHAIN, rules=CLOSURE)
+            assert result.placement == "resident"
+            assert "{tc} would not be derived faster there" in result.reason
+        reasoner.close()
