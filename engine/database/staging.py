@@ -57,11 +57,11 @@ from engine.maintenance.facts import (
     FactArrays,
     FactDelta,
     FarFacts,
-    TakesFar,
     Wrong,
     arrays,
     largest,
     rows_of,
+    takes_far,
 )
 from engine.resident.relation import Relation
 
@@ -185,7 +185,7 @@ class Staging:
         return changes
 
     def _takes(self, files: FileFacts) -> bool:
-        return isinstance(self._placement, TakesFar) and self._placement.takes(files.rows)
+        return takes_far(self._placement) and self._placement.takes(files.rows)
 
     def _fitting(
         self, transaction: Transaction, parts: Sequence[_Part]
@@ -261,7 +261,7 @@ class Staging:
 
     def _delta(self, part: FactChange, types: Types) -> Delta:
         if isinstance(part.tuples, FileFacts):
-            assert isinstance(self._placement, TakesFar), "other facts were read"
+            assert takes_far(self._placement), "other facts were read"
             return self._placement.take(part.relation, part.tuples, self._symbols)
         return self._encode(part, types), part.weights
 
@@ -439,7 +439,7 @@ class Staging:
 
     def _checked_there(self, typed: Typed, facts: FarFacts) -> FarFacts:
         """The same, where the facts are."""
-        assert isinstance(self._placement, TakesFar), "it took them"
+        assert takes_far(self._placement), "it took them"
         net = self._placement.net(self._key_before(typed), facts)
         if net.wrong is not None:
             raise self._wrong(typed, net.wrong)
@@ -526,7 +526,7 @@ class Staging:
         """The changes of one transaction; as one, if some of them are not in this process."""
         if all(isinstance(delta, tuple) for delta in deltas) or len(deltas) == 1:
             return deltas
-        assert isinstance(self._placement, TakesFar), "it took them"
+        assert takes_far(self._placement), "it took them"
         return [self._placement.joined(len(typed[1]), deltas)]
 
     def _joined(self, typed: Typed, parts: list[Delta]) -> Delta:

@@ -52,7 +52,7 @@ from engine.errors import (
 )
 from engine.language.schema import ColumnType, Schema
 from engine.maintenance.change import Change
-from engine.maintenance.facts import FactDelta, TakesFar, heaviest
+from engine.maintenance.facts import FactDelta, heaviest, takes_far
 from engine.maintenance.placement import ANY_HEIGHT, Budget, Executed, Placement
 from engine.maintenance.policy import Policy, reason
 from engine.maintenance.repair import told
@@ -156,12 +156,12 @@ class Writer:
         places.begin(transaction.placement, transaction.dry_run, self.budget, Encoder(self._database.symbols))
         try:
             self._check_strategy()
-            if self._database.symbols.is_far and not isinstance(places.now, TakesFar):
+            if self._database.symbols.is_far and not takes_far(places.now):
                 # The placement that had far texts for the symbols may be gone after the epoch.
                 self._database.symbols.bring_near()
             return work()
         finally:
-            if isinstance(places.now, TakesFar):
+            if takes_far(places.now):
                 places.now.let_go()
             places.end(committed=self._database.epoch != epoch)
 
@@ -399,7 +399,7 @@ class Writer:
         database.program, database.epoch = program, state.epoch
         self._take_back_symbols(len(state.symbols))
         database.heaviest = max(map(heaviest, facts.values()), default=0)
-        if isinstance(placement, TakesFar):
+        if takes_far(placement):
             placement.let_go()
 
     def resume(self, checkpoint: Checkpoint, state: SavedState) -> None:
@@ -546,7 +546,7 @@ def _strategy(executed: Executed, policy: Policy) -> str:
 def _symbols(state: SavedState, placement: Placement) -> SymbolTable:
     """The symbols of a saved state; those of many are far where the placement takes them."""
     number = len(state.symbols)
-    if not (isinstance(placement, TakesFar) and placement.takes(number)):
+    if not (takes_far(placement) and placement.takes(number)):
         return SymbolTable(state.symbols)
     symbols = SymbolTable()
     parts = ((first, state.symbols[first : first + PART]) for first in range(0, number, PART))
@@ -557,7 +557,7 @@ def _symbols(state: SavedState, placement: Placement) -> SymbolTable:
 def _facts(state: SavedState, name: str, placement: Placement) -> FactDelta:
     """The facts of a relation of a saved state; the same."""
     facts = state.facts
-    if isinstance(placement, TakesFar) and isinstance(facts, InParts) and placement.takes(facts.rows(name)):
+    if takes_far(placement) and isinstance(facts, InParts) and placement.takes(facts.rows(name)):
         return placement.put(state.schemas[name].arity, facts.parts(name))
     return facts[name]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import ClassVar, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -104,6 +104,20 @@ class TakesFar(Protocol):
 
     def let_go(self) -> None:
         """Give back what facts took that are part of the state by now, or were refused."""
+
+
+_KINDS: dict[type[object], bool] = {}
+"""Classes of placements, and whether they take far facts."""
+
+
+def takes_far(placement: object) -> TypeGuard[TakesFar]:
+    """Whether a placement is one that `TakesFar`. It is asked in every epoch, and to compare all methods of an object
+    with those of a protocol takes longer than much of what a small epoch does; so it is done once for each class.
+    """
+    kind = type(placement)
+    if kind not in _KINDS:
+        _KINDS[kind] = issubclass(kind, TakesFar)
+    return _KINDS[kind]
 
 
 def arrays(facts: FactDelta) -> FactArrays:

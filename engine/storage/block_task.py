@@ -31,7 +31,7 @@ from engine.storage.keys import Keys
 from engine.storage.manifest import BLOCK, BlockIndex, SymbolChunk, object_id
 from engine.storage.objects import ObjectStore
 from engine.storage.rows import Rows
-from engine.storage.scripts import STAGE, STAGED_SECONDS
+from engine.storage.scripts import PORTION_BYTES, STAGE, STAGED_SECONDS
 
 BLOCKS, DIGEST, BYTES, AWAY, UNKNOWN = "blocks", "digest", "bytes", "away", "unknown"
 LIVE, VISIBLE, ASSERTED, DERIVED = "live", "visible", "asserted", "derived"
@@ -45,7 +45,6 @@ _PIECE = 16 * BLOCK_ROWS
 """Rows that are encoded at a time."""
 _BLOCKS_TOLD = 256
 """Blocks that a row of the output tells of."""
-_PORTION_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +200,7 @@ class _Stager:
         name = object_id(BLOCK, data)
         self._waiting[name] = data
         self._size += len(data)
-        if self._size >= _PORTION_BYTES:
+        if self._size >= PORTION_BYTES:
             self.send()
         return name
 

@@ -54,7 +54,7 @@ from engine.storage.objects import FETCH_OBJECTS, ObjectStore
 from engine.storage.outcome import Outcome
 from engine.storage.references import References
 from engine.storage.retention import Retention
-from engine.storage.scripts import LOWEST, PUBLISH, STAGE, STAGED_SECONDS
+from engine.storage.scripts import LOWEST, PORTION_BYTES, PUBLISH, STAGE, STAGED_SECONDS
 from engine.storage.symbol_chunks import CHUNK_SYMBOLS, append_symbols, forget_symbols
 
 logger = logging.getLogger("zedlog.engine")
@@ -64,7 +64,6 @@ logger = logging.getLogger("zedlog.engine")
 _INLINE_BYTES = 256 << 10
 # Epochs that one publication removes: after a long hold there are many, and readers must not wait for all of them.
 _MOST_REMOVED = 64
-_PORTION_BYTES = 4 << 20
 
 
 class OnSpark(Protocol):
@@ -499,7 +498,7 @@ class Publisher:
         while start < len(names):
             portion: list[str | bytes] = []
             size = 0
-            while start < len(names) and size < _PORTION_BYTES:
+            while start < len(names) and size < PORTION_BYTES:
                 data = objects[names[start]]
                 portion += [self._keys.object(names[start]), data]
                 size += len(data)

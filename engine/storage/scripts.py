@@ -106,6 +106,8 @@ for i = 2, #ARGV, 2 do
 end
 """
 
+PORTION_BYTES = 4 << 20
+"""About so much is sent ahead at a time, so that no single command grows with the epoch."""
 STAGED_SECONDS = 6 * 3600
 """What is sent ahead and never confirmed is gone after this time; a publication must not take longer."""
 

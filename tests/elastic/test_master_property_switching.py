@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from engine.database.epoch import EpochResult
-from engine.errors import BudgetExceededError, EvaluationError, NegativeWeightError, ZedlogError
+from engine.errors import BudgetExceededError, EvaluationError, NegativeWeightError
 from engine.maintenance.change import RelationChange
 from engine.maintenance.placement import Budget
 from engine.maintenance.policy import Policy
 from tests.full import FULL
 from tests.oracle.programs import History, histories
 from tests.oracle.stratified_programs import DialectHistory, dialect_histories
-from tests.oracle.subject import assert_same_state, changes_of, everything
+from tests.oracle.subject import assert_same_state, changes_of, everything, outcome_of
 from tests.oracle.test_master_property import expected_after, overdrawn, share
 from zedlog import Reasoner
 
@@ -117,12 +117,7 @@ def test_the_whole_language_under_a_switching_run(history: DialectHistory, polic
     steady = reasoner_of(history, NEVER, budget=budget)
     switching = reasoner_of(history, policy, budget=budget)
     for change in history.changes:
-        outcomes: list[Any] = []
-        for reasoner in (steady, switching):
-            try:
-                outcomes.append(changes_of(reasoner.apply(**change.arguments())))
-            except ZedlogError as error:
-                outcomes.append(type(error))
+        outcomes = [outcome_of(reasoner, change) for reasoner in (steady, switching)]
         # What is computed on the way, and so may have no value, differs between an update and a bootstrap.
         if any(outcome in (EvaluationError, BudgetExceededError) for outcome in outcomes):
             return

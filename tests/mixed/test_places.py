@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from engine.errors import BudgetExceededError, EvaluationError, NegativeWeightError, ZedlogError
+from engine.errors import BudgetExceededError, EvaluationError, NegativeWeightError
 from engine.maintenance.placement import Budget
 from engine.maintenance.policy import Policy
 from engine.mixed.placement import MixedPlacement
@@ -18,7 +18,7 @@ from tests.full import FULL
 from tests.mixed.conftest import Make, mixed_of
 from tests.oracle.programs import History, histories
 from tests.oracle.stratified_programs import DialectHistory, dialect_histories
-from tests.oracle.subject import changes_of
+from tests.oracle.subject import changes_of, outcome_of
 from tests.oracle.test_master_property import expected_after, overdrawn
 from tests.spark.compare import assert_same_state
 from tests.spark.conftest import patient
@@ -157,12 +157,7 @@ def test_the_whole_language_over_places(placed: Make, history: DialectHistory, s
         for one in (steady, moving):
             one.apply(declarations=text)
     for change in history.changes[:4]:
-        outcomes: list[Any] = []
-        for reasoner in (steady, moving):
-            try:
-                outcomes.append(changes_of(reasoner.apply(**change.arguments())))
-            except ZedlogError as error:
-                outcomes.append(type(error))
+        outcomes = [outcome_of(reasoner, change) for reasoner in (steady, moving)]
         # What is computed on the way, and so may have no value, depends on where it is computed.
         if any(outcome in (EvaluationError, BudgetExceededError) for outcome in outcomes):
             return

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from engine.database.epoch import EpochResult
-from engine.errors import UnknownRelationError
+from engine.errors import UnknownRelationError, ZedlogError
 from tests.oracle.height_model import HeightModel
 from tests.oracle.programs import Epoch, History, totals
 from tests.oracle.rules import Model, Row, rule_text
+from tests.oracle.stratified_programs import Change
 from zedlog import Reasoner
 
 Changes = dict[str, dict[Row, int]]
@@ -66,6 +67,14 @@ def changes_of(result: EpochResult) -> Changes:
         if entries:
             changes[name] = dict(entries)
     return changes
+
+
+def outcome_of(reasoner: Reasoner, change: Change) -> Changes | type[ZedlogError]:
+    """What a change does, or the kind of its refusal."""
+    try:
+        return changes_of(reasoner.apply(**change.arguments()))
+    except ZedlogError as error:
+        return type(error)
 
 
 def difference(before: Model, after: Model) -> Changes:

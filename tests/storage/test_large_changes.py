@@ -77,7 +77,7 @@ def test_blocks_written_elsewhere_are_those_that_the_writer_makes(
     """A task with a partition of a change: the same rows, the same digest, counted alike; and the blocks are there."""
     monkeypatch.setattr(block_task, "_PIECE", 128)
     monkeypatch.setattr(block_task, "_BLOCKS_TOLD", 2)
-    monkeypatch.setattr(block_task, "_PORTION_BYTES", 500)
+    monkeypatch.setattr(block_task, "PORTION_BYTES", 500)
     rng = np.random.default_rng(rows)
     keys = Keys(database)
     store = ObjectStore(client, keys, 1 << 20)

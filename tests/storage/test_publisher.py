@@ -142,7 +142,7 @@ def test_a_publication_of_unknown_fate_is_done_once(
 ) -> None:
     if not inline:
         monkeypatch.setattr(publisher_module, "_INLINE_BYTES", 10)
-        monkeypatch.setattr(publisher_module, "_PORTION_BYTES", 100)
+        monkeypatch.setattr(publisher_module, "PORTION_BYTES", 100)
     publisher = new_publisher(client, database)
     model: Model = {}
     publish_tuple(publisher, model, 1)
